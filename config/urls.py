@@ -1,0 +1,4 @@
+"""Which part answers which address."""
+
+
+urlpatterns: list[object] = []

