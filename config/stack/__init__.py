@@ -1,1 +1,1 @@
-"""The programs of one checkout: databases, our processes, and the commands behind `make`. Standard library first, no Django."""
+"""The programs of one checkout: databases, our processes, and the commands behind `make`. No Django."""

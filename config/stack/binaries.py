@@ -15,9 +15,7 @@ def postgres_folder(environ: Mapping[str, str]) -> Path:
     for folder in _postgres_folders(environ):
         if (folder / "postgres").is_file() and (folder / "initdb").is_file():
             return folder
-    raise StackError(
-        "No PostgreSQL found: run `make` again, set PG_BIN to its bin folder, or set DATABASE_URL."
-    )
+    raise StackError("No PostgreSQL found: run `make` again, set PG_BIN to its bin folder, or set DATABASE_URL.")
 
 
 def redis_program(environ: Mapping[str, str]) -> Path:
@@ -25,9 +23,7 @@ def redis_program(environ: Mapping[str, str]) -> Path:
     for program in _redis_programs(environ):
         if program.is_file():
             return program
-    raise StackError(
-        "No Valkey or Redis found: run `make` again, set REDIS_BIN to the program, or set REDIS_URL."
-    )
+    raise StackError("No Valkey or Redis found: run `make` again, set REDIS_BIN to the program, or set REDIS_URL.")
 
 
 def _postgres_folders(environ: Mapping[str, str]) -> Iterator[Path]:

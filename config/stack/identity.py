@@ -1,7 +1,7 @@
 """Which process is meant: a number is not enough, because the kernel gives it to another one later.
 
-A record says pid, start time, boot, and a word of the command line. Only a living process that fits all of them is
-ever signalled. Records are files in the state folder, so a later start finds what a killed predecessor left.
+A record says pid, start time, boot, and a word of the command line. Only a living process that fits all of
+them is ever signalled. Records are files in the state folder, so a later start finds what a killed predecessor left.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ class ProcessRecord:
     pid: int
     started: str
     marker: str
+    stop_signal: int = signal.SIGTERM
 
     def is_alive(self) -> bool:
         """Tell whether exactly this process still runs. A zombie does not."""
@@ -40,13 +41,13 @@ class ProcessRecord:
                 os.kill(self.pid, number)
 
 
-def record_of(name: str, pid: int, marker: str) -> ProcessRecord:
-    """Describe a living process. `marker` is a part of its command line."""
-    return ProcessRecord(name, pid, start_time(pid) or "", marker)
+def record_of(name: str, pid: int, marker: str, *, stop_signal: int = signal.SIGTERM) -> ProcessRecord:
+    """Describe a living process. `marker` is a part of its command line, `stop_signal` its polite end."""
+    return ProcessRecord(name, pid, start_time(pid) or "", marker, stop_signal)
 
 
 def start_time(pid: int) -> str | None:
-    """Return a text that no other process with this id has: boot and start. None when there is no such process."""
+    """Return a text that no other process with this id has: boot and start. None when there is none."""
     if not PROC.is_dir():
         return _ask_ps(pid, "lstart=") or None
     try:
@@ -70,7 +71,7 @@ def command_line(pid: int) -> str:
 
 
 def processes_with_environment(entry: str) -> Iterator[int]:
-    """Yield the ids of processes whose environment holds the entry `NAME=value`. Linux only; elsewhere none."""
+    """Yield the ids of processes whose environment holds `NAME=value`. Linux only; elsewhere none."""
     wanted = entry.encode()
     for folder in PROC.glob("[0-9]*"):
         try:
@@ -96,10 +97,8 @@ def load_record(path: Path) -> ProcessRecord | None:
         return None
 
 
-def end_process(
-    record: ProcessRecord, *, first: int, within_seconds: float, last: int = signal.SIGKILL
-) -> bool:
-    """Send `first`, wait, then `last`. Returns True once the process is gone. For processes that are not our children."""
+def end_process(record: ProcessRecord, *, first: int, within_seconds: float, last: int = signal.SIGKILL) -> bool:
+    """Send `first`, wait, then `last`, then KILL, to a process that is no child of ours. True once it is gone."""
     for number, seconds in ((first, within_seconds), (last, 2.0), (signal.SIGKILL, 2.0)):
         record.send(number)
         give_up_at = time.monotonic() + seconds

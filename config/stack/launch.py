@@ -1,8 +1,8 @@
-"""Become another program that dies with its parent: `python -I -S launch.py OPTIONS -- ARGV`. Standard library only.
+"""Become another program that dies with its parent: `python -I -S launch.py OPTIONS -- ARGV`.
 
 The steps have an order: the kernel clears the parent-death signal when a process changes its identity, so the
-identity comes first. `--userns` needs Python 3.12 and lets root run a program that refuses root, without a change
-of any file's owner. After exec the process keeps its id and its start time.
+identity comes first. `--userns` lets root run a program that refuses root, without a change of any file's owner.
+After exec the process keeps its id and its start time. Standard library only.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def become_user(uid: int, gid: int) -> None:
 
 
 def die_with_parent(signal_number: int, parent: int) -> None:
-    """Ask for the signal at the parent's death (Linux; elsewhere the next start cleans up). Exit if it is gone."""
+    """Ask for the signal at the parent's death (Linux; elsewhere the next start cleans up)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     # The parent may have died before the call above; then no signal will ever come.

@@ -43,15 +43,13 @@ def as_user(name: str, uid: int, gid: int) -> RunMode:
 def candidate_modes(owner: int | None) -> Iterator[RunMode]:
     """Yield the modes to try, best first.
 
-    `owner` is the user id that owns the data already, None for fresh data. Raises StackError when an ordinary user
-    meets the data of somebody else.
+    `owner` is the user id that owns the data already, None for fresh data. Raises StackError when an ordinary
+    user meets the data of somebody else.
     """
     me = os.geteuid()
     if me != 0:
         if owner not in (None, me):
-            raise StackError(
-                f"The database files belong to user {owner}: start as that user, or set OUTLIVE_STATE."
-            )
+            raise StackError(f"The database files belong to user {owner}: start as that user, or set OUTLIVE_STATE.")
         yield SELF
         return
     if owner:
@@ -84,8 +82,4 @@ def can_run(mode: RunMode, argv: list[str]) -> str | None:
         return str(error)
     if done.returncode == 0:
         return None
-    return (
-        (done.stderr or done.stdout).strip().splitlines()[-1:][0]
-        if (done.stderr or done.stdout)
-        else "failed"
-    )
+    return (done.stderr or done.stdout).strip().splitlines()[-1:][0] if (done.stderr or done.stdout) else "failed"

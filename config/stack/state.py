@@ -67,9 +67,7 @@ def create_folder(root: Path) -> StateFolder:
         for folder in (state.logs, state.records, state.workspaces):
             folder.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StackError(
-            f"The state folder cannot be used: {error}. Set OUTLIVE_STATE to another one."
-        ) from error
+        raise StackError(f"The state folder cannot be used: {error}. Set OUTLIVE_STATE to another one.") from error
     return state
 
 
@@ -79,17 +77,17 @@ def socket_folder(wanted: Path) -> Path:
     The system allows about 100 bytes, and not every client decodes a blank in a URL.
     """
     text = str(wanted)
+    wanted.mkdir(exist_ok=True, parents=True, mode=0o700)
     if len(os.fsencode(text)) + LONGEST_SOCKET_NAME <= SOCKET_PATH_BYTES and PLAIN_PATH.fullmatch(text):
-        wanted.mkdir(exist_ok=True, parents=True, mode=0o700)
         return wanted
     name = hashlib.sha256(os.fsencode(text)).hexdigest()[:12]
     short = Path("/tmp") / f"outlive-{os.geteuid()}-{name}"
     short.mkdir(exist_ok=True, mode=0o700)
     found = short.lstat()
     if short.is_symlink() or (os.geteuid() != 0 and found.st_uid != os.geteuid()):
-        raise StackError(
-            f"{short} belongs to somebody else: remove it, or set OUTLIVE_STATE to a shorter path."
-        )
+        raise StackError(f"{short} belongs to somebody else: remove it, or set OUTLIVE_STATE to a shorter path.")
+    # A temporary state folder takes it along when it goes.
+    (wanted / "sockets").write_text(str(short))
     return short
 
 
