@@ -1,0 +1,96 @@
+"""The worker's side of one running command, and who starts commands."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from typing import Any, Protocol
+
+from tools.processes.results import CommandNotStarted
+
+type Message = dict[str, Any]
+
+_MESSAGE_BYTES = 65536
+
+
+class Link(Protocol):
+    """One running command. started: its pid; gone: the last message, None when the ward died without one."""
+
+    started: asyncio.Future[int]
+    gone: asyncio.Future[Message | None]
+    ended: Message | None
+
+    def send(self, message: Message) -> None:
+        """Pass {"stop": grace} or {"until": moment} on. Any thread; losing the race with the end is no error."""
+
+    def close(self) -> None:
+        """Let go. What is still running is killed."""
+
+
+class Launcher(Protocol):
+    """Starts commands. request: argv, env, cwd, key, grace, until?, proof_dir?; fds: stdin, stdout, stderr."""
+
+    async def start(self) -> None:
+        """Prepare, so that the first command does not wait."""
+
+    async def launch(self, request: Message, fds: list[int]) -> Link:
+        """Begin one command. The caller closes its own copies of `fds` afterwards."""
+
+    async def close(self) -> None:
+        """End everything that was started."""
+
+
+class WardLink:
+    """A Link over the control socket of a ward."""
+
+    def __init__(self, control: socket.socket, *, program: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[int] = loop.create_future()
+        self.gone: asyncio.Future[Message | None] = loop.create_future()
+        self.ended: Message | None = None
+        self._program = program
+        self._control = control
+        self._control.setblocking(False)
+        self._loop = loop
+        loop.add_reader(control.fileno(), self._read)
+
+    def send(self, message: Message) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps(message).encode())
+
+    def close(self) -> None:
+        if self._control.fileno() >= 0:
+            self._loop.remove_reader(self._control.fileno())
+            self._control.close()
+        self._finish(None)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                text = self._control.recv(_MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                text = b""
+            if not text:
+                self._loop.remove_reader(self._control.fileno())
+                self._finish(None)
+                return
+            self._take(json.loads(text))
+
+    def _take(self, message: Message) -> None:
+        if "pid" in message and not self.started.done():
+            self.started.set_result(message["pid"])
+        elif "error" in message and not self.started.done():
+            self.started.set_exception(CommandNotStarted(self._program, message["error"], message["errno"]))
+        elif "gone" in message:
+            self._finish(message)
+        elif "exit" in message:
+            self.ended = message
+
+    def _finish(self, message: Message | None) -> None:
+        if not self.started.done():
+            self.started.set_exception(CommandNotStarted(self._program, "its ward died"))
+            self.started.exception()  # seen: whoever closes an unstarted link does not await it
+        if not self.gone.done():
+            self.gone.set_result(message)
