@@ -74,12 +74,11 @@ class RunContext(Protocol):
         seed: int | None = None,
         model: str | None = None,
         label: str | None = None,
-        metadata: Mapping[str, JSON] | None = None,
     ) -> ModelReply:
         """Ask the model and stream its text to everyone who watches.
 
         messages: a plain text is one user message. model: "provider:name"; None is the installation's own. label:
-        what people see beside the text. metadata: for scripted models; never sent to a provider.
+        what people see beside the text.
         Raises: ModelFailed.
         """
         ...
