@@ -65,9 +65,7 @@ class Origin:
     stream_id: UUID
 
 
-def draft(
-    origin: Origin, kind: str, data: dict[str, Any], *, at: datetime, step_id: UUID | None = None
-) -> Draft:
+def draft(origin: Origin, kind: str, data: dict[str, Any], *, at: datetime, step_id: UUID | None = None) -> Draft:
     """Make an event of `kind` ready to be stored."""
     frame: dict[str, Any] = {
         "v": 1,
@@ -108,3 +106,8 @@ def bell(stream_id: UUID, first_seq: int, texts: Sequence[str]) -> tuple[bytes, 
 def worker_bell(worker: str, run_id: UUID) -> tuple[bytes, bytes]:
     """Make the doorbell that asks a worker to look at one run's row now (a cancel was recorded)."""
     return b"w:" + worker.encode(), run_id.hex.encode()
+
+
+def tenant_bell(tenant_id: UUID, run_id: UUID, version: int) -> tuple[bytes, bytes]:
+    """Make the doorbell of a tenant's run list: this run has this version now."""
+    return b"t:" + tenant_id.hex.encode(), b"%b %d" % (text_id("run", run_id).encode(), version)

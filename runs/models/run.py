@@ -41,6 +41,7 @@ class Run(models.Model):
     lease_until = models.DateTimeField(null=True)
     lease_owner = models.CharField(max_length=100, null=True)
     last_batch = models.BigIntegerField(default=0)
+    last_batch_seq = models.BigIntegerField(default=0)  # first seq of that batch: a repeat is answered from here
 
     open_ops = models.IntegerField(default=0)
     unknown_ops = models.IntegerField(default=0)
@@ -52,7 +53,6 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True)
     terminal_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField(null=True)
-    ring_at = models.DateTimeField(null=True)  # a supervisor rings an unclaimed run again after this
 
     cancel_id = models.UUIDField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)

@@ -1,0 +1,96 @@
+"""Asking a run to stop: by a person, its deadline, a policy, an operator, or because its client is gone."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runs.conf import limits
+from runs.decisions.core import (
+    Decision,
+    Fact,
+    Query,
+    ask_for_worker,
+    iso,
+    lock_run,
+    record,
+    shut_questions,
+    tell_worker,
+)
+from runs.decisions.effects import list_effects
+from runs.decisions.endings import finish_cancel
+from runs.ids import new_id, text_id
+from runs.states import CANCELLABLE, ENDED, CancelReason, Status
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """is_first: this request was recorded now. too_late: the run had ended without being asked to stop."""
+
+    is_first: bool
+    too_late: bool
+    effects: list[dict[str, Any]]
+
+
+# What must also be true on the row for a cancel that no person asked for.
+ONLY_IF = {
+    None: "true",
+    CancelReason.DEADLINE: "deadline_at <= clock_timestamp()",
+    CancelReason.CLIENT_GONE: "grace_expires_at <= clock_timestamp() and control_count = 0",
+}
+
+REQUEST = """
+update runs_run set status = 'cancel_requested', cancel_id = %(id)s, cancel_reason = %(reason)s, cancel_by_id = %(by)s,
+  cancel_note = %(note)s, cancel_requested_at = clock_timestamp(), waiting_for = null, wake_at = null,
+  grace_expires_at = null, stop_deadline_at = clock_timestamp() + %(within)s * interval '1 second'
+where id = %(run)s and status in ('queued', 'running', 'waiting') and {only_if}
+returning cancel_requested_at, stop_deadline_at"""
+
+
+def request_cancel(
+    *, run_id: UUID, reason: CancelReason, by: int | None = None, note: str = "", overdue_only: bool = False
+) -> Decision[CancelAnswer | None]:
+    """Record that the run must stop. From this commit on nothing new of it begins, on any worker, ever.
+
+    Where no claim is live and nothing is open, the run also ends here: a queued run is `cancelled` with every
+    worker down. Asked again, or after the end, nothing changes and the first request stands.
+
+    Args: overdue_only: a supervisor's cancel, that holds only while the row says it is due; None when it is not.
+    Races: an end that committed first wins; then too_late is true.
+    """
+    run = yield from lock_run(run_id)
+    if run is None:
+        return None
+    only_if = ONLY_IF[reason] if overdue_only else ONLY_IF[None]
+    cancel_id = new_id()
+    rows = yield Query(
+        REQUEST.format(only_if=only_if),
+        {"run": run_id, "id": cancel_id, "reason": reason.value, "by": by, "note": note,
+         "within": limits().stop_deadline_seconds},
+    )  # fmt: skip
+    if not rows:
+        if overdue_only or run["status"] in CANCELLABLE:
+            return None
+        too_late = run["status"] in ENDED and run["cancel_id"] is None
+        return CancelAnswer(False, too_late, (yield from list_effects(run)))
+    had_lease = run["has_live_lease"]
+    run |= {"status": Status.CANCEL_REQUESTED, "cancel_id": cancel_id, "cancel_reason": reason.value, **rows[0]}
+    yield from shut_questions(run)
+    pending = yield from list_effects(run)
+    data = {
+        "cancel_id": text_id("cancel", cancel_id), "reason": reason.value, "by": by, "note": note,
+        "stop_deadline_at": iso(run["stop_deadline_at"]),
+        "pending": [e for e in pending if e["outcome"] == "pending"],
+    }  # fmt: skip
+    yield from record(run, [Fact("run.cancel_requested", data)])
+    if not had_lease and run["open_ops"] == 0 and run["unknown_ops"] == 0:
+        yield Query(
+            "update runs_run set fence = fence + 1, lease_until = null, lease_owner = null where id = %(run)s",
+            {"run": run_id},
+        )
+        ended = yield from finish_cancel(run)
+        return CancelAnswer(True, False, ended.effects or [])
+    if had_lease:
+        yield from tell_worker(run)
+    else:
+        yield from ask_for_worker(run_id)
+    return CancelAnswer(True, False, pending)

@@ -1,0 +1,184 @@
+"""Who may advance a run: claim, renew, release, and what is taken from a dead or slow holder."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, ask_for_worker, lock_run, record
+from runs.decisions.evidence import insert_evidence
+from runs.decisions.steps_closing import close_steps
+from runs.states import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The caller holds the run. `run` has the row's columns and `input`, `now`, `deadline_in_seconds`."""
+
+    fence: int
+    run: Row
+
+
+@dataclass(frozen=True, slots=True)
+class NotClaimable:
+    """Somebody else holds it, or there is nothing to do. Not an error."""
+
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The fence is no longer the caller's: stop without writing anything but evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claim is given back; another worker may take the run at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The cancel is being carried out by this claim."""
+
+    reason: str
+
+
+CLAIM = f"""
+update runs_run set
+  fence = fence + 1, lease_owner = %(worker)s, last_batch = 0, last_batch_seq = 0,
+  lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+  status = case status when 'queued' then 'running' when 'cancel_requested' then 'cancelling' else status end,
+  started_at = coalesce(started_at, clock_timestamp()),
+  cancel_seen_at = case when status = 'cancel_requested' then clock_timestamp() else cancel_seen_at end,
+  cancel_seen_by = case when status = 'cancel_requested' then %(worker)s else cancel_seen_by end,
+  cancel_seen_fence = case when status = 'cancel_requested' then fence + 1 else cancel_seen_fence end
+where id = %(run)s and status in ('queued', 'running', 'cancel_requested', 'cancelling')
+  and (lease_until is null or lease_until < clock_timestamp())
+returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
+  extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
+  extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds"""
+
+
+def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claimed | NotClaimable]:
+    """Take the right to advance a run: a lease and a fence that is one higher than any before.
+
+    Steps that a dead claim left open and that may be repeated (reads, model calls) are closed as superseded;
+    its writes, idempotent calls and processes stay `dispatched` for the new holder to look up.
+    Races: a live lease of another worker, or an end, wins; then NotClaimable is returned.
+    """
+    before = yield from lock_run(run_id)
+    if before is None:
+        return NotClaimable(None)
+    rows = yield Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds})
+    if not rows:
+        return NotClaimable(before["status"])
+    run = rows[0]
+    facts: list[Fact] = []
+    if before["lease_owner"] is not None:
+        facts.append(Fact("claim.lost", {"fence": before["fence"], "reason": "lease_expired"}))
+    if before["fence"] > 0:  # the first claim has nothing to clean up
+        stopping = run["status"] == Status.CANCELLING
+        closed = yield from close_steps(
+            run, repeatable_only=True, state="abandoned" if stopping else "superseded",
+            reason="stop" if stopping else "superseded",
+        )  # fmt: skip
+        facts += closed.facts
+    facts.append(Fact("claim.started", {"fence": run["fence"], "worker": worker}))
+    if before["status"] == Status.QUEUED:
+        facts.append(Fact("run.started", {}))
+    if before["status"] == Status.CANCEL_REQUESTED:
+        facts.append(Fact("run.cancelling", {"fence": run["fence"]}))
+    yield from record(run, facts)
+    yield Query("delete from runs_outboxrow where run_id = %(run)s", {"run": run_id})
+    return Claimed(run["fence"], run)
+
+
+RENEW = """
+with want as (select * from unnest(%(ids)s::uuid[], %(fences)s::int8[]) w(id, fence)),
+held as (
+  select r.id from runs_run r join want w on w.id = r.id and w.fence = r.fence
+  where r.lease_owner = %(worker)s and r.status in ('running', 'cancel_requested', 'cancelling')
+  order by r.id for no key update of r
+)
+update runs_run r set lease_until = clock_timestamp() + %(lease)s * interval '1 second'
+from held h where r.id = h.id returning r.id, r.status"""
+
+
+def renew(*, worker: str, held: dict[UUID, int], lease_seconds: float) -> Decision[dict[UUID, str]]:
+    """Extend every lease that this worker still holds, in one statement.
+
+    Returns for each run HELD, CANCEL_REQUESTED (the heartbeat carries the cancel) or LOST (stop at once).
+    """
+    rows = yield Query(
+        RENEW,
+        {"ids": list(held), "fences": list(held.values()), "worker": worker, "lease": lease_seconds},
+    )
+    words: dict[UUID, str] = {run_id: "LOST" for run_id in held}
+    for row in rows:
+        words[row["id"]] = "HELD" if row["status"] == Status.RUNNING else "CANCEL_REQUESTED"
+    return words
+
+
+def see_cancel(*, run_id: UUID, fence: int) -> Decision[Seen | Lost | None]:
+    """Move a run whose stop was asked for to `cancelling`, by its holder. None: no stop was asked for."""
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence:
+        return Lost()
+    if run["status"] == Status.CANCELLING:
+        return Seen(run["cancel_reason"])
+    rows = yield Query(
+        """update runs_run set status = 'cancelling', cancel_seen_at = clock_timestamp(),
+             cancel_seen_by = lease_owner, cancel_seen_fence = fence
+           where id = %(run)s and fence = %(fence)s and status = 'cancel_requested' returning cancel_reason""",
+        {"run": run_id, "fence": fence},
+    )
+    if not rows:
+        return None
+    yield from record(run, [Fact("run.cancelling", {"fence": fence})])
+    return Seen(rows[0]["cancel_reason"])
+
+
+def release(*, run_id: UUID, fence: int, even_in_flight: bool = False) -> Decision[Released | Lost]:
+    """Give the claim back (drain, deploy). The run stays what it is and asks for another worker.
+
+    `even_in_flight`: the drain time is over, so the claim goes although something is dispatched.
+    """
+    run = yield from lock_run(run_id)
+    rows = yield Query(
+        """update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
+           where id = %(run)s and fence = %(fence)s and status in ('running', 'cancel_requested', 'cancelling')
+             and (open_ops = 0 or %(force)s) returning id""",
+        {"run": run_id, "fence": fence, "force": even_in_flight},
+    )
+    if run is None or not rows:
+        return Lost()
+    yield from record(run, [Fact("claim.lost", {"fence": fence, "reason": "drain"})])
+    yield from ask_for_worker(run_id)
+    return Released()
+
+
+def take_from_dead(*, run_id: UUID, worker: str) -> Decision[bool]:
+    """Free a run whose worker was seen to exit, without waiting for its lease. False: it is not that worker's."""
+    run = yield from lock_run(run_id)
+    rows = yield Query(
+        """update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
+           where id = %(run)s and lease_owner = %(worker)s returning id""",
+        {"run": run_id, "worker": worker},
+    )
+    if run is None or not rows:
+        return False
+    yield from record(run, [Fact("claim.lost", {"fence": run["fence"], "reason": "worker_lost"})])
+    yield from ask_for_worker(run_id)
+    return True
+
+
+def mark_holder_gone(*, worker: str, proof: dict[str, Any]) -> Decision[int]:
+    """Note on each of the worker's unfinished operations that nothing more can come from it (RULES H6)."""
+    rows = yield Query(
+        """update runs_operation set holder_gone_at = clock_timestamp(), version = version + 1
+           where worker = %(worker)s and state in ('dispatched', 'unknown') and holder_gone_at is null
+           returning id, fence""",
+        {"worker": worker},
+    )
+    for row in rows:
+        yield from insert_evidence(row["id"], row["fence"], "exit", None, proof)
+    return len(rows)

@@ -1,0 +1,133 @@
+"""What every decision is made of: SQL that is yielded, rows that come back, and bells to ring after the commit.
+
+A decision is a generator without I/O. It yields `Query` and is sent the rows; it yields `Bell`, `Changed` or
+`Advance` for what should happen after the commit (each of these may be lost; a supervisor makes up for it).
+A driver in runs/database.py runs it in one transaction. So the worker (asyncio, psycopg) and the services
+(Django's connection) share each guard, and a test can stop between any two statements.
+
+Every decision locks the run's row first (RULES H2): what it reads of other tables is read by later statements.
+Lock order: run, question, operation, event.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from runs import frames
+
+Row = dict[str, Any]
+
+
+class Query(NamedTuple):
+    """One statement with named parameters."""
+
+    sql: str
+    params: Mapping[str, Any]
+
+
+class Bell(NamedTuple):
+    """Ring this Redis channel after the commit."""
+
+    channel: bytes
+    payload: bytes
+
+
+class Advance(NamedTuple):
+    """Ask the queue for a worker after the commit; the outbox row stays until a claim takes it."""
+
+    run_id: UUID
+
+
+type Effect = Bell | Advance
+type Decision[T] = Generator[Query | Effect, list[Row], T]
+
+RUN_COLUMNS = """id, tenant_id, created_by_id, agent, version, status, attempt, stream_id, last_seq, fence, lease_until,
+    lease_owner, open_ops, unknown_ops, wakes, waiting_for, wake_at, deadline_at, terminal_at, cancel_id,
+    cancel_reason, cancel_requested_at, stop_deadline_at, has_result, on_disconnect, grace_seconds,
+    grace_expires_at, control_count"""
+LOCK_RUN = f"""select {RUN_COLUMNS}, clock_timestamp() as now,
+    lease_until is not null and lease_until >= clock_timestamp() as has_live_lease
+    from runs_run where id = %(run)s for no key update"""
+
+RECORD = """
+with bump as (
+  update runs_run set last_seq = last_seq + %(n)s, version = version + 1 where id = %(run)s
+  returning stream_id, last_seq - %(n)s as base, version
+), ins as (
+  insert into runs_event (stream_id, seq, type, data)
+  select b.stream_id, b.base + e.k, e.type, e.data
+  from bump b, unnest(%(types)s::text[], %(texts)s::text[]) with ordinality e(type, data, k)
+)
+select base, version from bump"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event that a decision is about to record."""
+
+    type: str
+    data: dict[str, Any]
+    step_id: UUID | None = None
+
+
+def lock_run(run_id: UUID) -> Decision[Row | None]:
+    """Lock the run's row and read what guards need; None when there is no such run."""
+    rows = yield Query(LOCK_RUN, {"run": run_id})
+    return rows[0] if rows else None
+
+
+def record(run: Row, facts: Sequence[Fact]) -> Decision[int]:
+    """Store events in the run's current stream and ring its readers after the commit.
+
+    `run` is a row of `lock_run` (its ids and `now` are used). Returns the seq of the first event.
+    """
+    origin = frames.Origin(run["id"], run["attempt"], run["stream_id"])
+    drafts = [frames.draft(origin, f.type, f.data, at=run["now"], step_id=f.step_id) for f in facts]
+    rows = yield Query(
+        RECORD,
+        {"run": run["id"], "n": len(drafts), "types": [d.type for d in drafts], "texts": [d.text for d in drafts]},
+    )
+    base: int = rows[0]["base"]
+    yield Bell(*frames.bell(run["stream_id"], base + 1, [d.text for d in drafts]))
+    yield Bell(*frames.tenant_bell(run["tenant_id"], run["id"], rows[0]["version"]))
+    return base + 1
+
+
+def ask_for_worker(run_id: UUID) -> Decision[None]:
+    """Leave an outbox row that lasts until a claim, and try the queue at once after the commit."""
+    yield Query(
+        """insert into runs_outboxrow (run_id, kind, due_at)
+           values (%(run)s, 'advance', clock_timestamp() + interval '1 second')
+           on conflict (run_id, kind) do update set due_at = excluded.due_at""",
+        {"run": run_id},
+    )
+    yield Advance(run_id)
+
+
+def tell_worker(run: Row) -> Decision[None]:
+    """Ask the worker that holds a live lease to look at the row now."""
+    if run["has_live_lease"]:
+        yield Bell(*frames.worker_bell(run["lease_owner"], run["id"]))
+
+
+def shut_questions(run: Row) -> Decision[None]:
+    """Close what is still being asked; a later answer is told that it came too late."""
+    yield Query(
+        """update runs_question set state = 'shut', closed_at = clock_timestamp()
+           where run_id = %(run)s and state = 'open'""",
+        {"run": run["id"]},
+    )
+
+
+def jsonb(value: Any) -> Jsonb | None:
+    """Wrap a JSON value for a jsonb column, cleaned of what PostgreSQL cannot store; None stays NULL."""
+    return None if value is None else Jsonb(frames.clean(value))
+
+
+def iso(at: datetime | None) -> str | None:
+    """Write a time for an event's data."""
+    return None if at is None else frames.write_time(at)

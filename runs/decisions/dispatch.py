@@ -1,0 +1,229 @@
+"""The gate: nothing that the Stop promise covers begins without the permit that `dispatch` commits.
+
+The check of the run's row and the record of the dispatch are one transaction on that row, and so is a cancel:
+the database orders the two (docs/LIFECYCLE.md, "The Stop promise").
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from runs.conf import limits
+from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.errors import RuleBroken
+from runs.ids import new_id, text_id
+from runs.states import OperationState, Status, StepState
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """What is about to happen, and where in the agent: the same path must always mean the same call."""
+
+    path: str
+    kind: str  # model | tool | ask | timer | text
+    name: str
+    arguments: dict[str, Any]
+    digest: str
+    effect: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCall:
+    """The ledger's side of a call with an effect outside."""
+
+    key: str
+    is_process: bool
+    can_look_up: bool
+    request_bound_seconds: float  # how long after send-by it may still land at the target
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The call may begin, once, with the nonce that the caller made. `send_by` is the row's word."""
+
+    step_id: UUID
+    operation_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It must not begin: lost | cancel | deadline | unknown_open | not_running."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InOperation:
+    """The operation was begun before; what is known of it decides what the caller does next."""
+
+    step_id: UUID
+    operation: Row = field(repr=False)
+
+
+GATE = """
+update runs_run set open_ops = open_ops + %(adds)s
+where id = %(run)s and fence = %(fence)s and status = 'running'
+  and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0
+returning id"""
+
+BEGIN_STEP = """
+insert into runs_step as s (id, run_id, stream_id, path, kind, name, effect, arguments, digest, state, fence,
+                            message_id, started_at)
+values (%(id)s, %(run)s, %(stream)s, %(path)s, %(kind)s, %(name)s, %(effect)s, %(arguments)s, %(digest)s, 'open',
+        %(fence)s, %(message)s, clock_timestamp())
+on conflict (stream_id, path) do update set state = 'open', fence = excluded.fence, finished_at = null,
+  error = null, result = null, message_id = excluded.message_id, started_at = excluded.started_at
+  where s.digest = excluded.digest and s.kind = excluded.kind and s.state <> 'finished'
+returning id"""
+
+
+def dispatch(
+    *,
+    run_id: UUID,
+    fence: int,
+    worker: str,
+    step: StepCall,
+    nonce: UUID,
+    operation: OperationCall | None = None,
+    message_id: UUID | None = None,
+    label: str | None = None,
+    shown: dict[str, Any] | None = None,
+) -> Decision[Dispatched | Refused | InOperation]:
+    """Record that a call begins, and give the right to begin it.
+
+    Args: nonce: made by the worker before the transaction, so that after an unclear commit it can read whose
+    permit it is; shown: the arguments as the events may show them (redacted); message_id: the text block that a
+    model call opens.
+    Races: a cancel, an end, a deadline, another claim or an unknown operation that committed first wins, and
+    Refused says which; InOperation when the operation is in a state that must not be dispatched (RULES, dispatch).
+    Raises: RuleBroken when the path was used for another call or has a result already.
+    """
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence:
+        return Refused("lost")
+    known = (yield from _lock_operation(operation.key)) if operation else None
+    if known is not None and not may_dispatch(known, fence):
+        return InOperation(known["step_id"], known)
+    already_counted = known is not None and known["state"] == OperationState.DISPATCHED
+    rows = yield Query(GATE, {"run": run_id, "fence": fence, "adds": 0 if already_counted else 1})
+    if not rows:
+        return Refused(_why(run))
+    step_id = yield from begin_step(run, fence, step, message_id)
+    operation_id = None
+    if operation is not None:
+        operation_id = yield from _permit(run, fence, worker, step, step_id, nonce, operation, known)
+    yield from record(run, _facts(step, step_id, operation, operation_id, message_id, label, shown))
+    return Dispatched(step_id, operation_id)
+
+
+def may_dispatch(operation: Row, fence: int) -> bool:
+    """Say whether an operation's own state allows a (further) dispatch by this fence."""
+    state = operation["state"]
+    if state in (OperationState.INTENDED, OperationState.REFUTED):
+        return True
+    if state == OperationState.FAILED:
+        return bool((operation["receipt"] or {}).get("retryable"))
+    if state == OperationState.DISPATCHED:
+        repeatable = operation["effect"] in ("read", "idempotent") and not operation["is_process"]
+        return repeatable and (operation["fence"] < fence or bool(operation["gave_up"]))
+    return False
+
+
+def _why(run: Row) -> str:
+    if run["status"] in (Status.CANCEL_REQUESTED, Status.CANCELLING):
+        return "cancel"
+    if run["status"] != Status.RUNNING:
+        return "not_running"
+    return "unknown_open" if run["unknown_ops"] else "deadline"
+
+
+def _lock_operation(key: str) -> Decision[Row | None]:
+    rows = yield Query("select * from runs_operation where key = %(key)s for no key update", {"key": key})
+    return rows[0] if rows else None
+
+
+def begin_step(run: Row, fence: int, step: StepCall, message_id: UUID | None) -> Decision[UUID]:
+    """Open the step at its path, for the first time or again after a claim that died in it."""
+    rows = yield Query(
+        BEGIN_STEP,
+        {"id": new_id(), "run": run["id"], "stream": run["stream_id"], "path": step.path, "kind": step.kind,
+         "name": step.name, "effect": step.effect, "arguments": jsonb(step.arguments), "digest": step.digest,
+         "fence": fence, "message": message_id},
+    )  # fmt: skip
+    if not rows:
+        raise RuleBroken(f"step {step.path} was another call before, or is {StepState.FINISHED} already")
+    step_id: UUID = rows[0]["id"]
+    return step_id
+
+
+def _permit(
+    run: Row,
+    fence: int,
+    worker: str,
+    step: StepCall,
+    step_id: UUID,
+    nonce: UUID,
+    call: OperationCall,
+    known: Row | None,
+) -> Decision[UUID]:
+    operation_id = known["id"] if known else new_id()
+    params = {
+        "id": operation_id, "run": run["id"], "step": step_id, "key": call.key, "tool": step.name,
+        "effect": step.effect, "process": call.is_process, "look_up": call.can_look_up,
+        "arguments": jsonb(step.arguments), "digest": step.digest, "fence": fence, "worker": worker, "nonce": nonce,
+        "permit": limits().permit_seconds, "bound": call.request_bound_seconds,
+        # An earlier try without a receipt may still land: a later refusal proves nothing about it (RULES H8).
+        "ambiguous": bool(known and (known["is_ambiguous"] or known["state"] == OperationState.DISPATCHED)),
+    }  # fmt: skip
+    yield Query(
+        """insert into runs_operation (id, run_id, step_id, key, tool, effect, is_process, can_look_up, arguments,
+             digest, state, version, fence, worker, nonce, is_ambiguous, gave_up, look_ups, settle_note,
+             dispatched_at, send_by, horizon_at)
+           values (%(id)s, %(run)s, %(step)s, %(key)s, %(tool)s, %(effect)s, %(process)s, %(look_up)s, %(arguments)s,
+             %(digest)s, 'dispatched', 1, %(fence)s, %(worker)s, %(nonce)s, %(ambiguous)s, false, 0, '',
+             clock_timestamp(), clock_timestamp() + %(permit)s * interval '1 second',
+             clock_timestamp() + (%(permit)s + %(bound)s) * interval '1 second')
+           on conflict (key) do update set state = 'dispatched', version = runs_operation.version + 1,
+             fence = excluded.fence, worker = excluded.worker, nonce = excluded.nonce,
+             is_ambiguous = excluded.is_ambiguous, gave_up = false, holder_gone_at = null, receipt = null,
+             dispatched_at = excluded.dispatched_at, send_by = excluded.send_by,
+             horizon_at = greatest(runs_operation.horizon_at, excluded.horizon_at)""",
+        params,
+    )
+    return operation_id
+
+
+def _facts(
+    step: StepCall,
+    step_id: UUID,
+    operation: OperationCall | None,
+    operation_id: UUID | None,
+    message_id: UUID | None,
+    label: str | None,
+    shown: dict[str, Any] | None,
+) -> list[Fact]:
+    started = {"path": step.path, "kind": step.kind, "name": step.name}
+    facts = [Fact("step.started", started | ({"effect": step.effect} if step.effect else {}), step_id)]
+    if step.kind == "model":
+        facts.append(Fact("model.started", shown or {}, step_id))
+    if step.kind == "tool":
+        data: dict[str, Any] = {"tool": step.name, "effect": step.effect, "arguments": shown or {}}
+        if operation is not None:
+            data["operation_key"] = operation.key
+        facts.append(Fact("tool.started", data, step_id))
+    if operation is not None and operation_id is not None:
+        sent = {"operation_key": operation.key, "operation_id": text_id("op", operation_id)}
+        facts.append(Fact("tool.dispatched", sent, step_id))
+    if message_id is not None:
+        text: dict[str, Any] = {"message_id": text_id("msg", message_id), "role": "assistant"}
+        facts.append(Fact("text.start", text | ({"label": label} if label else {}), step_id))
+    return facts
+
+
+def whose_permit(*, key: str, nonce: UUID) -> Decision[bool]:
+    """After a commit whose answer was lost: say whether the permit is the caller's (RULES H10)."""
+    rows = yield Query(
+        "select nonce = %(nonce)s and state = 'dispatched' as mine from runs_operation where key = %(key)s",
+        {"nonce": nonce, "key": key},
+    )
+    return bool(rows and rows[0]["mine"])

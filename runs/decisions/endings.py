@@ -1,0 +1,200 @@
+"""How an attempt ends: finished, parked for verification, or stopped with a complete receipt.
+
+Each end first takes `fence + 1` and empties the lease in a guarded update (RULES H1): from then on nobody else
+can write. Then everything still open is closed, and the terminal event is recorded last.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record, shut_questions
+from runs.decisions.effects import list_effects
+from runs.decisions.steps_closing import close_steps
+from runs.ids import text_id
+from runs.states import TERMINAL_EVENT, OperationState, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The attempt has its one terminal event; `status` is how it ended."""
+
+    status: Status
+    effects: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnded:
+    """The guard did not hold: lost | cancel | open (something is in flight or unknown) | ended."""
+
+    reason: str
+
+
+def _take(guard: str, params: dict[str, Any]) -> Decision[Row | None]:
+    rows = yield Query(
+        f"""update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
+            where id = %(run)s and {guard} returning {RUN_COLUMNS}""",
+        params,
+    )
+    return rows[0] if rows else None
+
+
+FINISH_GUARD = "fence = %(fence)s and status = 'running' and open_ops = 0 and unknown_ops = 0"
+PARK_GUARD = "fence = %(fence)s and status = 'running' and open_ops = 0 and unknown_ops > 0"
+CANCEL_GUARD = """status in ('cancel_requested', 'cancelling') and (
+  (fence = %(fence)s and open_ops = 0)
+  or lease_until is null or lease_until < clock_timestamp()
+  or stop_deadline_at < clock_timestamp())"""
+
+
+def finish_run(
+    *,
+    run_id: UUID,
+    fence: int,
+    status: Status,
+    result: Any = None,
+    error_code: str | None = None,
+    error_message: str | None = None,
+) -> Decision[Ended | NotEnded]:
+    """End a running attempt as completed or failed.
+
+    Races: a cancel that committed first wins (NotEnded("cancel")): the caller then ends the cancel.
+    """
+    assert status in (Status.COMPLETED, Status.FAILED)
+    run = yield from lock_run(run_id)
+    taken = yield from _take(FINISH_GUARD, {"run": run_id, "fence": fence})
+    if run is None or taken is None:
+        return NotEnded(_why_not(run, fence))
+    has_result = status == Status.COMPLETED
+    if has_result:
+        yield Query(
+            "update runs_run set has_result = true, result = %(result)s where id = %(run)s",
+            {"run": run_id, "result": jsonb(result)},
+        )
+        data: dict[str, Any] = {"result": result}
+    else:
+        data = {"code": error_code, "message": error_message}
+        yield Query(
+            "update runs_run set error_code = %(code)s, error_message = %(message)s where id = %(run)s",
+            {"run": run_id, **jsonless(data)},
+        )
+    yield from end(run, status, data, reason="error")
+    return Ended(status)
+
+
+def jsonless(data: dict[str, Any]) -> dict[str, Any]:
+    """Clean plain text parameters of what PostgreSQL cannot store."""
+    from_json = jsonb(data)
+    assert from_json is not None  # data is a dict
+    cleaned: dict[str, Any] = from_json.obj
+    return cleaned
+
+
+def park(*, run_id: UUID, fence: int, has_result: bool = False, result: Any = None) -> Decision[Ended | NotEnded]:
+    """End a running attempt whose operations include an unknown one: it is verified, then settled on record.
+
+    Args: has_result: the agent had returned; its result makes the run `completed` once all is known.
+    """
+    run = yield from lock_run(run_id)
+    taken = yield from _take(PARK_GUARD, {"run": run_id, "fence": fence})
+    if run is None or taken is None:
+        return NotEnded(_why_not(run, fence))
+    if has_result:
+        yield Query(
+            "update runs_run set has_result = true, result = %(result)s where id = %(run)s",
+            {"run": run_id, "result": jsonb(result)},
+        )
+    unknown = yield from _unknown_operations(run_id)
+    yield from end(run, Status.NEEDS_RECONCILIATION, {"operations": unknown}, reason="error", unknown=len(unknown))
+    return Ended(Status.NEEDS_RECONCILIATION)
+
+
+def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | NotEnded]:
+    """End a run whose stop was asked for: `cancelled` with a complete receipt, else `needs_reconciliation`.
+
+    Args: fence: of the holder, who must have nothing in flight; None: a supervisor, who may only act when no
+    lease is live or the stop deadline has passed.
+    """
+    run = yield from lock_run(run_id)
+    taken = yield from _take(CANCEL_GUARD, {"run": run_id, "fence": -1 if fence is None else fence})
+    if run is None or taken is None:
+        return NotEnded(_why_not(run, fence))
+    return (yield from finish_cancel(run))
+
+
+def finish_cancel(run: Row) -> Decision[Ended]:
+    """Judge every open operation from the ledger and write the end. The caller holds the decision."""
+    yield from judge_dispatched(run)
+    unknown = yield from _unknown_operations(run["id"])
+    status = Status.NEEDS_RECONCILIATION if unknown else Status.CANCELLED
+    data: dict[str, Any] = {"reason": run["cancel_reason"]}
+    if unknown:
+        data["operations"] = unknown
+    ended = yield from end(run, status, data, reason="stop", unknown=len(unknown))
+    return ended
+
+
+def judge_dispatched(run: Row) -> Decision[None]:
+    """Decide each operation that nobody holds any more: by stored evidence of its dispatch, else `unknown`."""
+    yield Query(
+        """update runs_operation o set version = o.version + 1,
+             state = case when e.id is null then 'unknown' else 'succeeded' end,
+             receipt = case when e.id is null then o.receipt else e.detail end,
+             next_look_up_at = case when e.id is null then clock_timestamp() end
+           from runs_operation d left join lateral (
+             select id, detail from runs_evidence
+             where operation_id = d.id and fence = d.fence and happened order by at limit 1) e on true
+           where o.id = d.id and o.run_id = %(run)s and o.state = 'dispatched'""",
+        {"run": run["id"]},
+    )
+
+
+def _unknown_operations(run_id: UUID) -> Decision[list[dict[str, Any]]]:
+    rows = yield Query(
+        "select id, key, tool from runs_operation where run_id = %(run)s and state = %(state)s order by created_at",
+        {"run": run_id, "state": OperationState.UNKNOWN.value},
+    )
+    return [{"operation_id": text_id("op", r["id"]), "operation_key": r["key"], "tool": r["tool"]} for r in rows]
+
+
+END = """
+update runs_run set status = %(status)s, terminal_at = clock_timestamp(), lease_until = null, lease_owner = null,
+  open_ops = 0, unknown_ops = %(unknown)s, waiting_for = null, wake_at = null, grace_expires_at = null,
+  control_count = 0, cancel_effects = %(effects)s
+where id = %(run)s"""
+
+
+def end(run: Row, status: Status, data: dict[str, Any], *, reason: str, unknown: int = 0) -> Decision[Ended]:
+    """Close what is open and write status, terminal event and the attempt's end. The guard has been passed."""
+    closed = yield from close_steps(run, repeatable_only=False, state="abandoned", reason=reason)
+    yield from shut_questions(run)
+    effects = None
+    if run["cancel_id"] is not None:
+        effects = yield from list_effects(run)
+        data = data | {"effects": effects}
+    params = {"run": run["id"], "status": status.value, "unknown": unknown, "effects": jsonb(effects)}
+    yield Query(END, params)
+    yield Query(
+        "update runs_attempt set ended_at = clock_timestamp(), status = %(status)s where stream_id = %(stream)s",
+        {"status": status.value, "stream": run["stream_id"]},
+    )
+    yield Query(
+        """update runs_controlconnection set is_live = false, closed_at = coalesce(closed_at, clock_timestamp())
+           where run_id = %(run)s and is_live""",
+        {"run": run["id"]},
+    )
+    yield Query("delete from runs_outboxrow where run_id = %(run)s", {"run": run["id"]})
+    yield from record(run, [*closed.facts, Fact(TERMINAL_EVENT[status], data)])
+    return Ended(status, effects)
+
+
+def _why_not(run: Row | None, fence: int | None) -> str:
+    if run is None:
+        return "lost"
+    if run["terminal_at"] is not None:
+        return "ended"
+    if fence is not None and run["fence"] != fence:
+        return "lost"
+    if run["cancel_id"] is not None and run["open_ops"] == 0:
+        return "cancel"
+    return "open"

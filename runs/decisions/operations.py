@@ -1,0 +1,180 @@
+"""The ledger after the fact: what a new holder makes of an old dispatch, and how an unknown outcome is settled."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runs.decisions.claims import Lost
+from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.evidence import insert_evidence
+from runs.ids import text_id
+from runs.states import OperationState, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The operation is decided; `run_status` is what the run is now."""
+
+    state: OperationState
+    run_status: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotSettled:
+    """stale (its version moved) | decided | not_yet (something may still land) | missing."""
+
+    reason: str
+    horizon_at: datetime | None = None
+    holder_gone: bool = False
+
+
+def mark_unknown(*, run_id: UUID, fence: int, operation_id: UUID, message: str) -> Decision[bool | Lost]:
+    """Let a new holder say that an older claim's dispatch has no receipt: `dispatched` becomes `unknown`.
+
+    Stored evidence of that dispatch is taken first: then the operation is `succeeded`, and True is returned.
+    """
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence or run["status"] != Status.RUNNING:
+        return Lost()
+    rows = yield Query(
+        """select o.*, (select detail from runs_evidence e where e.operation_id = o.id and e.fence = o.fence
+             and e.happened order by at limit 1) as proof
+           from runs_operation o where id = %(op)s and run_id = %(run)s and state = 'dispatched' and fence < %(fence)s
+           for no key update of o""",
+        {"op": operation_id, "run": run_id, "fence": fence},
+    )
+    if not rows:
+        return False
+    operation = rows[0]
+    proof = operation["proof"]
+    yield Query(
+        """update runs_operation set state = %(state)s, version = version + 1, receipt = %(receipt)s,
+             next_look_up_at = clock_timestamp() where id = %(op)s""",
+        {"op": operation_id, "state": "succeeded" if proof else "unknown",
+         "receipt": jsonb(proof) if proof else jsonb(operation["receipt"])},
+    )  # fmt: skip
+    yield Query(
+        """update runs_run set open_ops = open_ops - 1, unknown_ops = unknown_ops + %(unknown)s
+           where id = %(run)s and fence = %(fence)s""",
+        {"run": run_id, "fence": fence, "unknown": 0 if proof else 1},
+    )
+    if not proof:
+        data = {"operation_key": operation["key"], "operation_id": text_id("op", operation_id), "message": message}
+        yield from record(run, [Fact("tool.unknown", data, operation["step_id"])])
+    return bool(proof)
+
+
+def record_evidence(
+    *, operation_id: UUID, fence: int, kind: str, happened: bool | None, detail: dict[str, Any], by: int | None = None
+) -> Decision[UUID]:
+    """Store what was learnt about one dispatch. Evidence against a decision raises a flag, never flips it (H7)."""
+    evidence_id = yield from insert_evidence(operation_id, fence, kind, happened, detail, by)
+    if happened is not None:
+        against = ["refuted", "failed"] if happened else ["succeeded", "confirmed"]
+        yield Query(
+            """update runs_operation set contradicted_at = coalesce(contradicted_at, clock_timestamp()),
+                 version = version + 1
+               where id = %(op)s and fence = %(fence)s and state = any(%(against)s) and %(kind)s <> 'refusal'""",
+            {"op": operation_id, "fence": fence, "against": against, "kind": kind},
+        )
+    return evidence_id
+
+
+# "Did not happen" counts only when nothing can land any more (RULES H6).
+NOTHING_CAN_LAND = "holder_gone_at is not null and horizon_at < clock_timestamp()"
+
+
+def settle(
+    *,
+    operation_id: UUID,
+    version: int,
+    happened: bool,
+    source: str,
+    detail: dict[str, Any],
+    by: int | None = None,
+    by_name: str | None = None,
+    note: str = "",
+    sealed: bool = False,
+    override: bool = False,
+) -> Decision[Settled | NotSettled]:
+    """Decide an unknown operation: by a look-up, a late receipt, or an operator's verdict.
+
+    Args: version: as the decider read it; source: look_up | receipt | verdict; sealed: the target refuses this
+    key from now on; override: an operator says how they know although nobody saw the holder's end.
+    With its last unknown operation a parked run becomes what it would have been (run.reconciled).
+    """
+    rows = yield Query("select run_id from runs_operation where id = %(op)s", {"op": operation_id})
+    if not rows:
+        return NotSettled("missing")
+    run = yield from lock_run(rows[0]["run_id"])
+    assert run is not None  # a foreign key holds it
+    state = OperationState.CONFIRMED if happened else OperationState.REFUTED
+    settled = yield Query(
+        f"""update runs_operation set state = %(state)s, version = version + 1, settled_at = clock_timestamp(),
+              settled_by_id = %(by)s, settle_note = %(note)s, next_look_up_at = null,
+              receipt = case when %(happened)s then %(detail)s else receipt end
+            where id = %(op)s and state = 'unknown' and version = %(version)s
+              and (%(happened)s or %(free)s or ({NOTHING_CAN_LAND})) returning key, fence, step_id""",
+        {"op": operation_id, "version": version, "state": state.value, "by": by, "note": note, "happened": happened,
+         "detail": jsonb(detail), "free": sealed or override},
+    )  # fmt: skip
+    if not settled:
+        return (yield from _why_not(operation_id, version))
+    operation = settled[0]
+    kept = detail | ({"note": note} if note else {}) | ({"override": True} if override else {})
+    yield from insert_evidence(operation_id, operation["fence"], source, happened, kept, by)
+    yield Query("update runs_run set unknown_ops = unknown_ops - 1 where id = %(run)s", {"run": run["id"]})
+    data = {
+        "operation_id": text_id("op", operation_id), "operation_key": operation["key"], "outcome": state.value,
+        "source": source, "by": by_name, "note": note,
+    }  # fmt: skip
+    yield from record(run, [Fact("operation.settled", data, operation["step_id"])])
+    status = yield from reconcile(run)
+    return Settled(state, status)
+
+
+def _why_not(operation_id: UUID, version: int) -> Decision[NotSettled]:
+    rows = yield Query(
+        "select state, version, horizon_at, holder_gone_at from runs_operation where id = %(op)s", {"op": operation_id}
+    )
+    operation = rows[0]
+    if operation["state"] != OperationState.UNKNOWN:
+        return NotSettled("decided")
+    if operation["version"] != version:
+        return NotSettled("stale")
+    return NotSettled("not_yet", operation["horizon_at"], operation["holder_gone_at"] is not None)
+
+
+RECONCILE = """
+update runs_run set status = case when cancel_id is not null then 'cancelled'
+    when has_result then 'completed' else 'failed' end,
+  error_code = case when cancel_id is null and not has_result then 'interrupted' end,
+  error_message = case when cancel_id is null and not has_result
+    then 'The run was interrupted; what it had sent has been verified. It does not go on by itself.' end
+where id = %(run)s and status = 'needs_reconciliation' and unknown_ops = 0 returning status"""
+
+
+def reconcile(run: Row) -> Decision[str]:
+    """Leave needs_reconciliation once nothing is unknown; the end time and the terminal event stay."""
+    rows = yield Query(RECONCILE, {"run": run["id"]})
+    if not rows:
+        current: str = run["status"]
+        return current
+    status: str = rows[0]["status"]
+    yield Query(
+        "update runs_attempt set status = %(status)s where stream_id = %(stream)s",
+        {"status": status, "stream": run["stream_id"]},
+    )
+    yield from record(run, [Fact("run.reconciled", {"status": status})])
+    return status
+
+
+def plan_look_up(*, operation_id: UUID, seconds: float | None) -> Decision[None]:
+    """Count a look-up that brought no answer, and say when to ask again (None: it is the operators' now)."""
+    yield Query(
+        """update runs_operation set look_ups = look_ups + 1,
+             next_look_up_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
+           where id = %(op)s and state = 'unknown'""",
+        {"op": operation_id, "seconds": seconds},
+    )

@@ -1,0 +1,198 @@
+"""What happens to a step after it began: its receipt, and the steps that need no call at all."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runs.decisions.claims import Lost
+from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.dispatch import Refused, StepCall, begin_step
+from runs.decisions.steps_closing import end_of_text
+from runs.ids import text_id
+from runs.states import OperationState
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOutcome:
+    """What the holder knows of its call: succeeded | failed | unknown | refuted (a permit given back unused)."""
+
+    state: str
+    receipt: dict[str, Any]
+    gave_up: bool = False  # nothing more comes from this process for it (counts for RULES H6)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Stored. `operation_state` is what the ledger made of the outcome (a refusal may have become unknown)."""
+
+    operation_state: str | None
+
+
+WORKING = "fence = %(fence)s and status in ('running', 'cancel_requested', 'cancelling')"
+
+
+def finish_step(
+    *,
+    run_id: UUID,
+    fence: int,
+    step_id: UUID,
+    state: str,
+    result: Any = None,
+    error: dict[str, Any] | None = None,
+    usage: dict[str, int] | None = None,
+    model: dict[str, Any] | None = None,
+    tool: dict[str, Any] | None = None,
+    outcome: OperationOutcome | None = None,
+    reason: str | None = None,
+) -> Decision[Done | Lost]:
+    """Store how a step ended: finished, failed, or abandoned.
+
+    Args: usage: {"input_tokens", "output_tokens"}; model: data of model.finished; tool: data of tool.result;
+    reason: why a text is not final. An unknown outcome leaves the step open and is no end of it.
+    Races: a lost fence returns Lost; the caller may only leave evidence then.
+    """
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence:
+        return Lost()
+    rows = yield Query(
+        """select s.*, o.id as operation_id, o.state as operation_state, o.is_ambiguous, o.key as operation_key
+            from runs_step s left join runs_operation o on o.step_id = s.id
+            where s.id = %(step)s for no key update of s""",
+        {"step": step_id},
+    )
+    step = rows[0]
+    stored = _decide_outcome(step, outcome)
+    is_call = step["kind"] in ("model", "tool") and step["state"] == "open"
+    was_counted = is_call and step["operation_state"] in (None, OperationState.DISPATCHED)
+    tokens = usage or {}
+    rows = yield Query(
+        f"""update runs_run set open_ops = open_ops - %(closes)s, unknown_ops = unknown_ops + %(unknown)s,
+              input_tokens = input_tokens + %(tokens_in)s, output_tokens = output_tokens + %(tokens_out)s
+            where id = %(run)s and {WORKING} returning id""",
+        {"run": run_id, "fence": fence, "closes": int(was_counted),
+         "unknown": int(stored == OperationState.UNKNOWN), "tokens_in": tokens.get("input_tokens", 0),
+         "tokens_out": tokens.get("output_tokens", 0)},
+    )  # fmt: skip
+    if not rows:
+        return Lost()
+    if outcome is not None and stored is not None:
+        yield from _store_outcome(step["operation_id"], stored, outcome)
+    if stored == OperationState.UNKNOWN:
+        data = {"operation_key": step["operation_key"], "operation_id": text_id("op", step["operation_id"]),
+                "message": outcome.receipt.get("error", "") if outcome else ""}  # fmt: skip
+        yield from record(run, [Fact("tool.unknown", data, step_id)])
+        return Done(stored)
+    yield Query(
+        """update runs_step set state = %(state)s, result = %(result)s, error = %(error)s, usage = %(usage)s,
+             finished_at = clock_timestamp(), message_id = null where id = %(step)s and state = 'open'""",
+        {"step": step_id, "state": state, "result": jsonb({"value": result}), "error": jsonb(error),
+         "usage": jsonb(usage)},
+    )  # fmt: skip
+    yield from record(run, _finish_facts(run, step, state, error, usage, model, tool, reason))
+    return Done(stored)
+
+
+def _decide_outcome(step: Row, outcome: OperationOutcome | None) -> str | None:
+    if outcome is None:
+        return None
+    if outcome.state in ("failed", "refuted") and step["is_ambiguous"]:
+        return OperationState.UNKNOWN.value  # an earlier try may have landed (RULES H8)
+    return OperationState(outcome.state).value
+
+
+def _store_outcome(operation_id: UUID, state: str, outcome: OperationOutcome) -> Decision[None]:
+    yield Query(
+        """update runs_operation set state = %(state)s, receipt = %(receipt)s, version = version + 1,
+             gave_up = %(gave_up)s,
+             holder_gone_at = case when %(gave_up)s then clock_timestamp() else holder_gone_at end,
+             next_look_up_at = case when %(state)s = 'unknown' then clock_timestamp() + interval '1 second' end
+           where id = %(id)s and state = 'dispatched'""",
+        {"id": operation_id, "state": state, "receipt": jsonb(outcome.receipt), "gave_up": outcome.gave_up},
+    )
+
+
+def _finish_facts(
+    run: Row,
+    step: Row,
+    state: str,
+    error: dict[str, Any] | None,
+    usage: dict[str, int] | None,
+    model: dict[str, Any] | None,
+    tool: dict[str, Any] | None,
+    reason: str | None,
+) -> list[Fact]:
+    facts: list[Fact] = []
+    step_id = step["id"]
+    if step["message_id"] is not None:
+        text = end_of_text(step["message_id"], final=state == "finished", reason=reason)
+        facts.append(Fact(text.type, text.data, step_id))
+    if step["kind"] == "model":
+        facts.append(Fact("model.finished", (model or {}) | ({"usage": usage} if usage else {}), step_id))
+    if step["kind"] == "tool":
+        facts.append(Fact("tool.result", tool or {"ok": state == "finished"}, step_id))
+    if usage:
+        facts.append(Fact("usage", dict(usage), step_id))
+    took = round((run["now"] - step["started_at"]).total_seconds() * 1000)
+    data: dict[str, Any] = {"path": step["path"], "kind": step["kind"], "state": state, "duration_ms": took}
+    facts.append(Fact("step.finished", data | ({"error": error} if error else {}), step_id))
+    return facts
+
+
+def instant_step(
+    *, run_id: UUID, fence: int, step: StepCall, result: Any, facts: list[Fact]
+) -> Decision[Done | Refused]:
+    """Begin and finish a step that calls nothing outside (a text that the agent says, a title, an artifact)."""
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence:
+        return Refused("lost")
+    rows = yield Query(
+        "select id from runs_run where id = %(run)s and fence = %(fence)s and status = 'running'",
+        {"run": run_id, "fence": fence},
+    )
+    if not rows:
+        return Refused("cancel" if run["cancel_id"] else "not_running")
+    step_id = yield from begin_step(run, fence, step, None)
+    yield Query(
+        """update runs_step set state = 'finished', result = %(result)s, finished_at = clock_timestamp()
+           where id = %(step)s""",
+        {"step": step_id, "result": jsonb({"value": result})},
+    )
+    opened = Fact("step.started", {"path": step.path, "kind": step.kind, "name": step.name}, step_id)
+    closed = Fact("step.finished", {"path": step.path, "kind": step.kind, "state": "finished"}, step_id)
+    yield from record(run, [opened, *(Fact(f.type, f.data, step_id) for f in facts), closed])
+    return Done(None)
+
+
+def set_title(*, run_id: UUID, fence: int, title: str) -> Decision[Done | Lost]:
+    """Give the run a one-line summary, once the agent knows one."""
+    run = yield from lock_run(run_id)
+    rows = yield Query(
+        f"update runs_run set title = %(title)s where id = %(run)s and {WORKING} returning id",
+        {"run": run_id, "fence": fence, "title": title},
+    )
+    if run is None or not rows:
+        return Lost()
+    yield from record(run, [Fact("run.titled", {"title": title})])
+    return Done(None)
+
+
+def store_artifact(
+    *, run_id: UUID, fence: int, artifact_id: UUID, name: str, content_type: str, content: bytes, sha256: str
+) -> Decision[UUID | Lost]:
+    """Store a file that the run made, and say so in the stream. The same name again is replaced: its id stays."""
+    run = yield from lock_run(run_id)
+    if run is None or run["fence"] != fence or run["status"] not in ("running", "cancelling", "cancel_requested"):
+        return Lost()
+    rows = yield Query(
+        """insert into runs_artifact (id, run_id, name, content_type, content, size_bytes, sha256)
+           values (%(id)s, %(run)s, %(name)s, %(type)s, %(content)s, %(size)s, %(sha)s)
+           on conflict (run_id, name) do update set content_type = excluded.content_type,
+             content = excluded.content, size_bytes = excluded.size_bytes, sha256 = excluded.sha256
+           returning id""",
+        {"id": artifact_id, "run": run_id, "name": name, "type": content_type, "content": content,
+         "size": len(content), "sha": sha256},
+    )  # fmt: skip
+    stored: UUID = rows[0]["id"]
+    data = {"artifact_id": text_id("art", stored), "name": name, "content_type": content_type, "bytes": len(content)}
+    yield from record(run, [Fact("artifact.created", data)])
+    return stored

@@ -1,0 +1,48 @@
+"""Ringing bells and asking the queue, after a commit, from synchronous code. A failure is logged and forgotten.
+
+Redis and RQ may lose, repeat or reorder: whoever needs certainty polls the rows (docs/LIFECYCLE.md, "Outbox").
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+
+import django_rq
+import redis
+from django.conf import settings
+
+from runs.decisions.core import Advance, Effect
+
+logger = logging.getLogger(__name__)
+ADVANCE = "runs.execution.jobs.advance_run"
+
+
+@cache
+def client() -> redis.Redis:
+    """Return this process's Redis client; it fails fast, since nobody may wait for a doorbell."""
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1.0, socket_connect_timeout=1.0)
+
+
+def enqueue(run_id_hex: str) -> None:
+    """Put "advance this run" into the queue; repeated jobs are harmless, a claim decides.
+
+    Raises: redis.RedisError when the queue cannot be reached; the outbox row stays then.
+    """
+    queue = django_rq.get_queue("default")
+    queue.enqueue_call(ADVANCE, args=(run_id_hex,), timeout=-1, result_ttl=0, failure_ttl=3600)
+
+
+def ring_now(effects: Sequence[Effect]) -> None:
+    """Do what a decision asked for after its commit."""
+    try:
+        for effect in effects:
+            if isinstance(effect, Advance):
+                enqueue(effect.run_id.hex)
+        bells = [e for e in effects if not isinstance(e, Advance)]
+        if bells:
+            pipeline = client().pipeline(transaction=False)
+            for bell in bells:
+                pipeline.publish(bell.channel, bell.payload)
+            pipeline.execute()
+    except redis.RedisError as error:
+        logger.warning("bell.lost", extra={"error": repr(error), "count": len(effects)})
