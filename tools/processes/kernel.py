@@ -61,20 +61,21 @@ class BootTimer:
 _HAS_CHILDREN_FILE = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
-def _stat_fields(pid: int) -> list[bytes] | None:
-    """Return the fields of /proc/PID/stat after the name (which may hold anything), or None if it is gone."""
+def _name_and_parent(pid: int) -> tuple[str, int] | None:
+    """Read /proc/PID/stat: "PID (name) state parent ...", where the name may hold anything. None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except OSError:
         return None
-    return text[text.rindex(b")") + 2 :].split()
+    end = text.rindex(b")")
+    return text[text.index(b"(") + 1 : end].decode(errors="replace"), int(text[end + 2 :].split(None, 2)[1])
 
 
 def parent_of(pid: int) -> int | None:
     """Return the parent's pid, or None if the process is gone."""
-    fields = _stat_fields(pid)
-    return None if fields is None else int(fields[1])
+    found = _name_and_parent(pid)
+    return None if found is None else found[1]
 
 
 def children_of(pid: int) -> list[int]:
@@ -100,17 +101,8 @@ def descendants_of(pid: int) -> Iterator[tuple[int, int]]:
             yield child, parent
 
 
-def name_of(pid: int) -> str:
-    """Return the command name for evidence, or "?"."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return "?"
-
-
-def signal_descendant(pid: int, parent: int, *numbers: signal.Signals) -> bool:
-    """Send signals to `pid` if it is still the process that was seen below us. Returns whether one was sent.
+def signal_descendant(pid: int, parent: int, *numbers: signal.Signals) -> str | None:
+    """Send signals to `pid` if it is still the process that was seen below us. Returns its name, None if none was sent.
 
     Race: the pid may have been freed and given to a stranger since. So it is pinned by a pidfd first, and then its
     parent is read again: it must be the one seen, or us (its parent died meanwhile and it came to the subreaper).
@@ -118,15 +110,16 @@ def signal_descendant(pid: int, parent: int, *numbers: signal.Signals) -> bool:
     try:
         pinned = os.pidfd_open(pid)
     except OSError:
-        return False
+        return None
     try:
-        if parent_of(pid) not in (parent, os.getpid()):
-            return False
+        found = _name_and_parent(pid)
+        if found is None or found[1] not in (parent, os.getpid()):
+            return None
         for number in numbers:
             signal.pidfd_send_signal(pinned, number)
     except OSError:
-        return False
+        return None
     else:
-        return True
+        return found[0]
     finally:
         os.close(pinned)

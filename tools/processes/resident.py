@@ -5,6 +5,7 @@ It is a subreaper too: when somebody kills a ward with -9, the ward's orphans be
 
 import array
 import contextlib
+import gc
 import json
 import os
 import select
@@ -12,6 +13,7 @@ import signal
 import socket
 
 from . import kernel
+from .child import IGNORED_BY_US
 from .ward import Ward
 
 REQUEST_BYTES = 192 * 1024
@@ -36,9 +38,11 @@ def serve(requests: socket.socket, *, worker_pid: int) -> None:
         return
     kernel.become_subreaper()
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+    for number in IGNORED_BY_US:  # the wards inherit it
         signal.signal(number, signal.SIG_IGN)
     child_ended = wake_on_child()
+    gc.disable()
+    gc.freeze()  # a collection in a ward would copy the pages that it shares with us
     poll = select.poll()
     for fd in (requests.fileno(), worker, child_ended):
         poll.register(fd, select.POLLIN)

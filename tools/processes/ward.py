@@ -55,8 +55,6 @@ class Ward:
         """Start the command and stay until its tree is gone."""
         kernel.become_subreaper()
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
         if not self._start():
             return
         poll = select.poll()
@@ -150,10 +148,8 @@ class Ward:
         self.kill_at = now + grace if self.kill_at is None else min(self.kill_at, now + grace)
 
     def _signal(self, pid: int, parent: int, *numbers: signal.Signals) -> None:
-        name = kernel.name_of(pid)
-        if kernel.signal_descendant(pid, parent, *numbers) and (
-            pid in self.signalled or len(self.signalled) < _MOST_NAMES
-        ):
+        name = kernel.signal_descendant(pid, parent, *numbers)
+        if name is not None and (pid in self.signalled or len(self.signalled) < _MOST_NAMES):
             self.signalled[pid] = [name, int(numbers[0])]
 
     def _kill_round(self) -> None:
