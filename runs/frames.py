@@ -7,7 +7,6 @@ have no room for them.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,32 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from runs.ids import text_id
+from tools.plain_json import clean_json
 
 BELL_BODY_BYTES = 65_536
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def clean_text(text: str) -> str:
-    """Replace what cannot be stored (U+0000, lone surrogates) by U+FFFD; everything else stays."""
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
-def clean(value: Any) -> Any:
-    """Do `clean_text` in every string and key of a JSON value; NaN and infinities become null."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_text(str(k)): clean(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 def dump(value: Any) -> str:
     """Write compact ASCII JSON that PostgreSQL can store and any SSE client can read."""
-    return json.dumps(clean(value), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(clean_json(value), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def write_time(at: datetime) -> str:

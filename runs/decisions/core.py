@@ -18,6 +18,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from runs import frames
+from tools.plain_json import clean_json
 
 Row = dict[str, Any]
 
@@ -125,7 +126,7 @@ def shut_questions(run: Row) -> Decision[None]:
 
 def jsonb(value: Any) -> Jsonb | None:
     """Wrap a JSON value for a jsonb column, cleaned of what PostgreSQL cannot store; None stays NULL."""
-    return None if value is None else Jsonb(frames.clean(value))
+    return None if value is None else Jsonb(clean_json(value))
 
 
 def iso(at: datetime | None) -> str | None:
