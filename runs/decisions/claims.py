@@ -158,15 +158,24 @@ def release(*, run_id: UUID, fence: int, even_in_flight: bool = False) -> Decisi
 
 def take_from_dead(*, run_id: UUID, worker: str) -> Decision[bool]:
     """Free a run whose worker was seen to exit, without waiting for its lease. False: it is not that worker's."""
+    return (yield from _take_away(run_id, "lease_owner = %(worker)s", worker, "worker_lost"))
+
+
+def expire_lease(*, run_id: UUID) -> Decision[bool]:
+    """Free a run whose lease has passed, so that its followers are told and another worker comes. False: it has not."""
+    return (yield from _take_away(run_id, "lease_until < clock_timestamp()", "", "lease_expired"))
+
+
+def _take_away(run_id: UUID, guard: str, worker: str, reason: str) -> Decision[bool]:
     run = yield from lock_run(run_id)
     rows = yield Query(
-        """update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
-           where id = %(run)s and lease_owner = %(worker)s returning id""",
+        f"""update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
+            where id = %(run)s and {guard} returning id""",
         {"run": run_id, "worker": worker},
     )
     if run is None or not rows:
         return False
-    yield from record(run, [Fact("claim.lost", {"fence": run["fence"], "reason": "worker_lost"})])
+    yield from record(run, [Fact("claim.lost", {"fence": run["fence"], "reason": reason})])
     yield from ask_for_worker(run_id)
     return True
 

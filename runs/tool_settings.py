@@ -1,0 +1,18 @@
+"""The settings that tools may see, by name, from the environment. Nothing else of it reaches a tool."""
+
+import os
+from collections.abc import Mapping
+
+NAMES = (
+    "TARGET_URL",
+    "SMTP_HOST",
+    "SMTP_PORT",
+    "MAIL_FROM",
+    "MAIL_LOOKUP_URL",
+    "FETCH_ALLOW_PRIVATE",
+)
+
+
+def tool_settings() -> Mapping[str, str]:
+    """Return the settings that are set, as plain text."""
+    return {name: os.environ[name] for name in NAMES if os.environ.get(name)}
