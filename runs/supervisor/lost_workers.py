@@ -1,4 +1,4 @@
-"""What follows when a worker process was seen to exit: its runs are free at once, and its calls have lost their holder."""
+"""What follows when a worker was seen to exit: its runs are free at once, its calls have lost their holder."""
 
 import logging
 from typing import Any
