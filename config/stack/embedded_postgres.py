@@ -75,7 +75,7 @@ def postgres_spec(
         ),
         marker=str(site.data),
         environ=child_environ,
-        ready=lambda: ensure_database(url),
+        ready=lambda: says_ready(site.data) and ensure_database(url),
         before_start=lambda: clear_way(site.data),
         stop_signal=signal.SIGINT,  # fast shutdown: sessions are rolled back
         last_signal=signal.SIGQUIT,  # immediate shutdown: recovery at the next start
@@ -93,6 +93,14 @@ def database_url(sockets: Path, database: str = DATABASE) -> str:
 def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without PGPORT, a broken LC_ALL and whatever else would change the server."""
     return {"PATH": environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+def says_ready(data: Path) -> bool:
+    """Tell whether the server wrote that it takes connections: asking it earlier fills its log with refusals."""
+    try:
+        return (data / "postmaster.pid").read_text().split()[-1] == "ready"
+    except (OSError, IndexError):
+        return False
 
 
 def ensure_database(url: str) -> bool:

@@ -11,7 +11,7 @@ from config.stack.errors import StackError
 from config.stack.runmodes import RunMode, can_run, candidate_modes
 
 OPEN_TO_ALL = Path("/var/tmp")
-REACHABLE = 'test -w "$1" && "$2" --version >/dev/null'
+REACHABLE = 'test -w "$1" && "$2/postgres" --version >/dev/null && "$2/initdb" --version >/dev/null'
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,22 @@ def choose_site(base: Path, programs: Path, modes: Callable[[int | None], Iterab
 
 
 def _try_site(mode: RunMode, programs: Path, base: Path) -> tuple[Site | None, str | None]:
-    postgres = programs / "postgres"
     if mode.uid is None:
-        reason = can_run(mode, [str(postgres), "--version"])
+        reason = can_run(mode, [str(programs / "postgres"), "--version"])
         return (None, reason) if reason else (Site(mode, programs, base), None)
     _give_to(base, mode)
-    if _reaches(mode, base, postgres) is None:
+    if _reaches(mode, base, programs) is None:
         return Site(mode, programs, base), None
     # A folder above, such as root's home, is closed to that user: data and programs go where it may pass.
     room = _moved_base(base) or _make_room(base)
     _give_to(room, mode)
     copied = _copy_programs(programs, room)
-    reason = _reaches(mode, room, copied / "postgres")
+    reason = _reaches(mode, room, copied)
     return (None, reason) if reason else (Site(mode, copied, room), None)
 
 
-def _reaches(mode: RunMode, base: Path, postgres: Path) -> str | None:
-    return can_run(mode, ["/bin/sh", "-c", REACHABLE, "sh", str(base), str(postgres)])
+def _reaches(mode: RunMode, base: Path, programs: Path) -> str | None:
+    return can_run(mode, ["/bin/sh", "-c", REACHABLE, "sh", str(base), str(programs)])
 
 
 def _give_to(folder: Path, mode: RunMode) -> None:
@@ -82,14 +81,18 @@ def _make_room(base: Path) -> Path:
 
 
 def _copy_programs(programs: Path, room: Path) -> Path:
+    """Copy a wheel's programs with the libraries that it keeps beside its package. Returns the new bin folder."""
     # The stamp in the name makes an upgraded wheel a new copy.
     target = room / f"programs-{(programs / 'postgres').stat().st_mtime_ns}"
+    package = programs.parent.parent
+    libraries = package.with_name(package.name + ".libs")
     if not target.exists():
         for old in room.glob("programs-*"):
             shutil.rmtree(old)
         draft = room / "new"
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(programs.parent, draft, symlinks=True)
-        draft.chmod(0o755)
+        shutil.copytree(programs.parent, draft / package.name / programs.parent.name, symlinks=True)
+        if libraries.is_dir():
+            shutil.copytree(libraries, draft / libraries.name)
         draft.rename(target)
-    return target / programs.name
+    return target / package.name / programs.parent.name / programs.name

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.stack.errors import AlreadyRunning, StackError
-from config.stack.identity import ProcessRecord, load_record, record_of, save_record
+from config.stack.identity import ProcessRecord, command_line, load_record, record_of, save_record
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOCKET_PATH_BYTES = 100  # the kernel takes 107 (macOS 103) with the NUL
@@ -133,7 +133,7 @@ class StateLock:
             os.close(self._file)
             self._file = None
             return False
-        save_record(self._holder, record_of("stack", os.getpid(), "config.stack"))
+        save_record(self._holder, record_of("stack", os.getpid(), command_line(os.getpid())))
         return True
 
     def take(self) -> None:

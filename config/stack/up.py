@@ -37,12 +37,19 @@ def run_up(environ: Mapping[str, str], *, port: int, plan: Plan | None = None) -
     state = create_folder(state_root(environ))
     lock = StateLock(state)
     lock.take()
-    bell = Bell()
-    family = Family(state, bell)
     try:
         for name in end_leftovers(state):
             say(f"  ended what an earlier start left behind: {name}")
         require_free(port)
+        return _run(environ, port, plan, state)
+    finally:
+        lock.release()
+
+
+def _run(environ: Mapping[str, str], port: int, plan: Plan, state: StateFolder) -> int:
+    bell = Bell()
+    family = Family(state, bell)
+    try:
         _start(environ, port, plan, state, bell, family)
         family.watch_until_stop()
     except StopRequested:
@@ -53,7 +60,6 @@ def run_up(environ: Mapping[str, str], *, port: int, plan: Plan | None = None) -
         family.stop_all()
         say(f"Stopped after {time.monotonic() - started:.1f} s. The data is kept in {state.root}")
         bell.close()
-        lock.release()
     return 0
 
 
