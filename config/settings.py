@@ -27,7 +27,6 @@ REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
 WORKSPACES = Path(env.str("OUTLIVE_WORKSPACES", str(BASE_DIR / ".state" / "workspaces")))
 
 INSTALLED_APPS = [
-    "daphne",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
