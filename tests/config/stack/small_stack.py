@@ -50,7 +50,8 @@ with psycopg.connect(os.environ['DATABASE_URL']) as db:
     visits = db.execute('select count(*) from visit').fetchone()[0]
 first = visits == 1
 print('a line before')
-print(json.dumps({'user': 'demo', 'password': 'pass-%d' % visits if first else None, 'token': 'tok' if first else None}))
+password, token = ('pass-1', 'tok') if first else (None, None)
+print(json.dumps({'user': 'demo', 'password': password, 'token': token}))
 """
 
 

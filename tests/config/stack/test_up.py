@@ -24,7 +24,7 @@ def visits(running: Running) -> tuple[int, int]:
     assert row
     client = redis.Redis.from_url(f"unix://{running.state}/redis/redis.sock?db=0")
     try:
-        return row[0], int(client.get("visits") or 0)  # type: ignore[arg-type]
+        return row[0], int(client.get("visits") or 0)
     finally:
         client.close()
 
