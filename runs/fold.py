@@ -65,10 +65,8 @@ def fold_all(frames: Iterable[Any], view: View | None = None) -> View:
 
 
 def _counts(view: View, frame: Data) -> bool:
-    seq = _count(frame.get("seq"))
-    if seq is None or seq <= view["seq"]:
-        return False
-    return view["stream_id"] is None or _text(frame.get("stream_id")) == view["stream_id"]
+    is_ours = view["stream_id"] is None or _text(frame.get("stream_id")) == view["stream_id"]
+    return is_ours and (_count(frame.get("seq")) or 0) > view["seq"]
 
 
 def _text(value: Any) -> str | None:
@@ -155,7 +153,9 @@ def _step_finished(view: View, data: Data, at: At) -> None:
 
 def _model(view: View, data: Data, at: At) -> None:
     keys = ("provider", "model", "request_id", "stop_reason", "provider_side", "usage")
-    _change(view, "steps", "step_id", at.step_id, {"model": _pick(data, *keys)})
+    known = (_step(view, at.step_id) or {}).get("model") or dict.fromkeys(keys)
+    model = {key: data.get(key, known[key]) for key in keys}  # an end by a supervisor knows only some of them
+    _change(view, "steps", "step_id", at.step_id, {"model": model})
 
 
 def _text_start(view: View, data: Data, at: At) -> None:

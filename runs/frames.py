@@ -17,6 +17,7 @@ from runs.ids import text_id
 from tools.plain_json import clean_json
 
 BELL_BODY_BYTES = 65_536
+GLUE = b",\n"  # between frames: JSON takes it, and a frame holds no newline, so SSE can split without parsing
 
 
 def dump(value: Any) -> str:
@@ -75,10 +76,10 @@ def decode(seq: int, text: str) -> dict[str, Any]:
 def bell(stream_id: UUID, first_seq: int, texts: Sequence[str]) -> tuple[bytes, bytes]:
     """Make the doorbell of freshly committed events: (channel, payload).
 
-    The payload is `<first seq> <count> <frame>,<frame>…`; above 64 KiB the frames are left out and readers
+    The payload is `<first seq> <count> <frame>,\n<frame>…`; above 64 KiB the frames are left out and readers
     fetch them from the database. A doorbell may be lost, repeated or late; no reader trusts it.
     """
-    body = b",".join(encode(first_seq + i, text) for i, text in enumerate(texts))
+    body = GLUE.join(encode(first_seq + i, text) for i, text in enumerate(texts))
     if len(body) > BELL_BODY_BYTES:
         body = b""
     return b"r:" + stream_id.hex.encode(), b"%d %d %b" % (first_seq, len(texts), body)

@@ -221,6 +221,16 @@ def test_a_stop_shuts_open_questions_and_keeps_who_asked() -> None:
     assert ended["cancel"]["effects"] == [{"outcome": "abandoned"}]
 
 
+def test_what_is_known_of_a_model_call_stays_when_a_supervisor_ends_it() -> None:
+    log = [
+        frame(1, "step.started", "s", path="1", kind="model", name="model"),
+        frame(2, "model.started", "s", provider="local", model="small"),
+        frame(3, "model.finished", "s", provider_side="unknown", stop_reason="superseded"),
+    ]
+    model = fold_all(log)["steps"][0]["model"]
+    assert (model["provider"], model["provider_side"], model["usage"]) == ("local", "unknown", None)
+
+
 def test_a_frame_of_another_stream_changes_nothing() -> None:
     view = fold(None, frame(1, "run.created", agent="chat", title="T"))
     assert fold(view, {**frame(2, "run.started"), "stream_id": "st_2"}) is view

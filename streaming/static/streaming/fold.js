@@ -123,7 +123,9 @@ function stepFinished(view, data, stepId, ts) {
 
 function model(view, data, stepId) {
   const keys = ["provider", "model", "request_id", "stop_reason", "provider_side", "usage"];
-  change(view, "steps", "step_id", stepId, { model: pick(data, ...keys) });
+  const known = stepOf(view, stepId)?.model ?? {}; // an end by a supervisor knows only some of them
+  const entry = (key) => [key, Object.hasOwn(data, key) ? data[key] : (known[key] ?? null)];
+  change(view, "steps", "step_id", stepId, { model: Object.fromEntries(keys.map(entry)) });
 }
 
 function textStart(view, data, stepId) {
