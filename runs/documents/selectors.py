@@ -5,14 +5,13 @@ from uuid import UUID
 from django.db.models import Count, QuerySet
 
 from runs.access import Actor
-from runs.errors import NotAllowed, NotFound
+from runs.errors import NotFound
 from runs.models import Document, Passage
 
 
 def visible_documents(actor: Actor) -> QuerySet[Document]:
     """Return the tenant's documents by name, each with `passage_count`. Raises: NotAllowed."""
-    if not actor.may("run.read"):
-        raise NotAllowed("document.read")
+    actor.require("run.read")
     return Document.objects.filter(tenant=actor.tenant).annotate(passage_count=Count("passages")).order_by("name", "id")
 
 

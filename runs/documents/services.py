@@ -31,8 +31,7 @@ def upload_document(*, actor: Actor, name: str, content_type: str, data: bytes |
     No transaction is open while the file is read; two uploads of the same file at once give one row.
     Raises: NotAllowed; InvalidInput for field "file" (no usable name), TooLarge for field "file". Then nothing is kept.
     """
-    if not actor.may("run.create"):
-        raise NotAllowed("document.create")
+    actor.require("document.write")
     clean_name = safe_name(name)
     content = _read_bounded(data)
     digest = hashlib.sha256(content).hexdigest()
@@ -48,7 +47,7 @@ def delete_document(*, actor: Actor, document_id: UUID) -> None:
     Raises: NotFound; NotAllowed when somebody else uploaded it and the caller is no operator.
     """
     document = get_document(actor, document_id)
-    is_own = document.uploaded_by_id == actor.user.pk and actor.may("run.create")
+    is_own = document.uploaded_by_id == actor.user.pk and actor.may("document.write")
     if not is_own and not actor.may("operation.settle"):
         raise NotAllowed("document.delete")
     document.delete()

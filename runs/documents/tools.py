@@ -55,12 +55,14 @@ def _search(tenant_id: UUID, query: str, documents: list[str] | None, limit: int
         document_ids=None if documents is None else list(visible.values_list("pk", flat=True)),
         limit=limit,
     )
+    readable = visible.filter(error__isnull=True).order_by("name", "pk")
     unreadable = visible.filter(error__isnull=False).order_by("name", "pk")[:MAX_LISTED]
     return {
-        "passages": [_passage(hit.passage, hit.passage.document) for hit in hits],
+        "passages": [{**_passage(hit.passage, hit.passage.document), "score": round(hit.score, 4)} for hit in hits],
         "unreadable": [{"document_id": text_id("doc", d.pk), "name": d.name, "error": d.error} for d in unreadable],
         "missing": missing,
-        "searched": visible.filter(error__isnull=True).count(),
+        "searched": [{"document_id": text_id("doc", d.pk), "name": d.name} for d in readable[:MAX_LISTED]],
+        "searched_count": readable.count(),
     }
 
 
