@@ -49,7 +49,8 @@ class StepLog(Protocol):
 class RunContext(Protocol):
     """The one argument that every agent gets first.
 
-    run_id ("run_…"), tenant_id and user_id (hex) say for whom the run acts; attempt counts from 1.
+    run_id ("run_…"), tenant_id (hex) and user_id (the person's key as text) say for whom the run acts; attempt counts
+    from 1; metadata is what the run's creator sent along.
     """
 
     @property
@@ -60,6 +61,8 @@ class RunContext(Protocol):
     def user_id(self) -> str: ...
     @property
     def attempt(self) -> int: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
     @property
     def log(self) -> StepLog: ...
 
@@ -74,11 +77,12 @@ class RunContext(Protocol):
         seed: int | None = None,
         model: str | None = None,
         label: str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
     ) -> ModelReply:
         """Ask the model and stream its text to everyone who watches.
 
         messages: a plain text is one user message. model: "provider:name"; None is the installation's own. label:
-        what people see beside the text.
+        what people see beside the text. metadata: for scripted models; never sent to a provider.
         Raises: ModelFailed.
         """
         ...
