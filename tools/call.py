@@ -36,6 +36,11 @@ class ToolCall:
     progress: Callable[[JSON], Awaitable[None]]
     deadline: float | None = None
 
+    @property
+    def process_key(self) -> str:
+        """The key of this call's processes: it begins with the run's id, so one renewal reaches all of a run's."""
+        return f"{self.run_id}/{self.step_id}"
+
     def remaining(self) -> float:
         """Return the seconds that this call may still take, never below 0; `math.inf` for no limit."""
         own = math.inf if self.deadline is None else max(0.0, self.deadline - boottime())

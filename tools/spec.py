@@ -120,7 +120,7 @@ class ToolSpec:
                     call.processes,
                     self.fn,
                     parameters.as_json(checked),
-                    key=call.operation_key,
+                    key=call.process_key,
                     cwd=call.workspace,
                     settings=call.settings,
                     scope=Scope(deadline=call.deadline),

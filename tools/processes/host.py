@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.processes.groups import GroupLauncher
 from tools.processes.links import Launcher, Link, Message
@@ -177,8 +178,9 @@ async def _see_through(link: Link, streams: Streams, scope: Scope, deadline: flo
 
 async def _until_gone(link: Link, scope: Scope, deadline: float | None, grace: float) -> TreeProof:
     ending = asyncio.ensure_future(scope.wait_ended(deadline=deadline))
+    both: list[asyncio.Future[Any]] = [link.gone, ending]
     try:
-        await asyncio.wait({link.gone, ending}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if link.gone.done():
             return TreeProof.from_message(link.gone.result())
         return await _stop_and_wait(link, 0 if ending.result() is CancelReason.LOST else grace)

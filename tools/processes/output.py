@@ -5,6 +5,8 @@ import codecs
 import os
 from collections.abc import Awaitable, Callable
 
+from tools.processes.readiness import wait_writable, wake
+
 CHUNK_BYTES = 65536
 
 type OnOutput = Callable[[str, str], Awaitable[None]]
@@ -73,25 +75,19 @@ class Capture:
             self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            wake(self._waiter)
 
 
 async def feed(fd: int, text: bytes) -> None:
     """Write `text` into a command's stdin and close it. A command that does not read its input is no error."""
-    loop = asyncio.get_running_loop()
     view = memoryview(text)
     try:
         while view:
             try:
                 view = view[os.write(fd, view[:CHUNK_BYTES]) :]
             except BlockingIOError:
-                writable: asyncio.Future[None] = loop.create_future()
-                loop.add_writer(fd, lambda waiter: waiter.done() or waiter.set_result(None), writable)
-                try:
-                    await writable
-                finally:
-                    loop.remove_writer(fd)
+                await wait_writable(fd)
             except BrokenPipeError:
                 return
     finally:

@@ -1,7 +1,6 @@
 """Starts commands under wards (Linux): keeps the one resident of this worker alive and sends it requests."""
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tools.processes.links import Message, WardLink
+from tools.processes.readiness import wait_writable
 from tools.processes.resident import REQUEST_BYTES
 from tools.processes.results import CommandNotStarted
 
@@ -58,7 +58,7 @@ class WardLauncher:
                     try:
                         socket.send_fds(requests, [text], fds)
                     except BlockingIOError:
-                        await _writable(requests)
+                        await wait_writable(requests.fileno())
                     else:
                         return
             except OSError:
@@ -94,14 +94,3 @@ class WardLauncher:
                 self._resident.kill()
                 self._resident.wait()
             self._resident = None
-
-
-async def _writable(requests: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(requests.fileno(), lambda: waiter.done() or waiter.set_result(None))
-    try:
-        await waiter
-    finally:
-        with contextlib.suppress(ValueError):
-            loop.remove_writer(requests.fileno())
