@@ -1,0 +1,101 @@
+"""The dispatch gate as a step sees it: a committed permit, or a reason why nothing may begin.
+
+Adapters get a ToolCall, a ToolCall needs a Permit, and permits are made here only, from a committed dispatch.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from runs.conf import limits
+from runs.decisions.dispatch import Dispatched, InOperation, OperationCall, Refused, StepCall, dispatch
+from runs.execution.branches import For, Parked
+from runs.execution.claim import Claim
+from tools.permit import Permit
+from tools.scope import CancelReason, ScopeCancelled, boottime
+
+LANDED_OPERATION = """
+select id, step_id from runs_operation where key = %(key)s and nonce = %(nonce)s and state = 'dispatched'"""
+LANDED_STEP = """
+select id from runs_step where stream_id = %(stream)s and path = %(path)s and state = 'open' and fence = %(fence)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The call may begin. began_at: CLOCK_BOOTTIME before the dispatch was sent; dispatched_at: the same in UTC."""
+
+    step_id: UUID
+    operation_id: UUID | None
+    permit: Permit
+    began_at: float
+    dispatched_at: datetime
+
+
+async def begin(
+    claim: Claim,
+    step: StepCall,
+    *,
+    key: str,
+    operation: OperationCall | None = None,
+    message_id: UUID | None = None,
+    label: str | None = None,
+    shown: dict[str, Any] | None = None,
+) -> Begun | InOperation:
+    """Ask the database whether this call may begin, and record that it does.
+
+    Raises: ScopeCancelled after a cancel, the deadline or a lost fence; Unwind when an operation is unknown.
+    """
+    nonce, began_at, dispatched_at = uuid4(), boottime(), datetime.now(UTC)
+    held = claim.held
+
+    async def landed() -> Dispatched | None:
+        if operation is not None:
+            found = await claim.fetch(LANDED_OPERATION, key=key, nonce=nonce)
+            return Dispatched(found[0]["step_id"], found[0]["id"]) if found else None
+        # Only this claim begins steps at its paths, so an open one with our fence is ours.
+        stream = claim.origin.stream_id
+        found = await claim.fetch(LANDED_STEP, stream=stream, path=step.path, fence=held.fence)
+        return Dispatched(found[0]["id"], None) if found else None
+
+    answer = await claim.decide(
+        lambda: dispatch(
+            run_id=claim.origin.run_id,
+            fence=held.fence,
+            worker=claim.hands.worker,
+            step=step,
+            nonce=nonce,
+            operation=operation,
+            message_id=message_id,
+            label=label,
+            shown=shown,
+        ),
+        landed=landed,
+    )
+    if isinstance(answer, InOperation):
+        return answer
+    if isinstance(answer, Refused):
+        await refused(claim, answer.reason)
+        raise AssertionError("a refused step never goes on")
+    void_at = min(began_at + limits().permit_seconds, held.believed_until)
+    permit = Permit(str(nonce), key, held.fence, void_at)
+    return Begun(answer.step_id, answer.operation_id, permit, began_at, dispatched_at)
+
+
+async def refused(claim: Claim, reason: str) -> None:
+    """Turn a refusal into what the agent has to see; never returns. Raises: ScopeCancelled, Unwind."""
+    if reason in ("lost", "not_running"):
+        claim.lost()
+    if reason == "unknown_open":
+        claim.has_unknown = True
+        await claim.branches.park(Parked(For.VERDICT))
+    if reason == "cancel":
+        claim.held.should_look.set()  # the row says who asked and why; until then we only know that nothing begins
+        raise ScopeCancelled(await claim.scope.wait_ended())
+    claim.scope.cancel(CancelReason.DEADLINE)
+    raise ScopeCancelled(CancelReason.DEADLINE)
+
+
+def operation_key(claim: Claim, step: StepCall) -> str:
+    """Return the key that stays the same for every try of this call: run, call path, digest of the arguments."""
+    return f"{claim.run_text}:{step.path}:{step.digest[:32]}"

@@ -1,0 +1,46 @@
+"""What RQ runs: advance one run. Inside a RunWorker it waits for the shared loop; elsewhere it brings its own."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from uuid import UUID
+
+from django.conf import settings
+
+from runs.agents.registry import load_agents
+from runs.database import conninfo
+from runs.execution.advance import advance
+from runs.execution.worker_context import open_worker, worker_name
+from runs.tool_settings import tool_settings
+
+type Carry = Callable[[UUID], None]
+
+_carriers: list[Carry] = []
+
+
+def carry_with(carry: Carry) -> None:
+    """Let this process's jobs be carried by a loop that is there (RunWorker)."""
+    _carriers[:] = [carry]
+
+
+def advance_run(run_id: str) -> None:
+    """Advance the run with this id (32 hex digits), and return when the claim is over."""
+    run = UUID(hex=run_id)
+    if _carriers:
+        _carriers[0](run)
+    else:
+        asyncio.run(_alone(run, conninfo()))
+
+
+async def _alone(run: UUID, dsn: str) -> None:
+    """Under RQ's stock worker, which forks a process for each job: a worker for one run."""
+    load_agents()
+    async with open_worker(
+        name=worker_name(),
+        dsn=dsn,
+        redis_url=settings.REDIS_URL,
+        env=os.environ,
+        tool_settings=tool_settings(),
+        workspaces=settings.WORKSPACES,
+    ) as worker:
+        await advance(run, worker)

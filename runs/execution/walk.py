@@ -1,0 +1,226 @@
+"""One walk through an agent under one claim: start it, watch the row, and see how it comes out."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from enum import StrEnum
+from typing import Any
+
+import psycopg
+
+from runs.agents.registry import AgentSpec
+from runs.conf import limits
+from runs.decisions.claims import Lost, release, see_cancel
+from runs.decisions.endings import Ended, NotEnded, finish_run, park
+from runs.decisions.waiting import NotWaiting, wait
+from runs.execution.branches import For, Parked
+from runs.execution.claim import Claim
+from runs.execution.context import StepContext
+from runs.execution.outcomes import failure_of, place_of
+from runs.execution.outlet import OutletClosed
+from runs.execution.waiting_steps import resume_answered, watch_questions
+from runs.states import Status
+from tools.scope import CancelReason, ScopeCancelled, boottime
+
+logger = logging.getLogger(__name__)
+
+STOP_IN = """
+select extract(epoch from stop_deadline_at - clock_timestamp())::float8 as seconds
+from runs_run where id = %(run)s and stop_deadline_at is not null"""
+# We want to be done before a supervisor takes the run away at its stop deadline.
+STOP_MARGIN_SECONDS = 1.0
+
+
+class Next(StrEnum):
+    """What follows a walk."""
+
+    OVER = "over"  # the claim is given back or ended
+    AGAIN = "again"  # something arrived between the look and the wait: walk once more
+    STOP = "stop"  # the scope has ended: see runs.execution.stopping
+
+
+class Walk:
+    """An agent under way."""
+
+    def __init__(self, claim: Claim, spec: AgentSpec, *, wakes: int) -> None:
+        self.claim = claim
+        self._spec = spec
+        self._wakes = wakes
+        self.agent = asyncio.get_running_loop().create_task(self._walk(), name=f"agent {claim.run_text}")
+
+    async def run(self) -> Next:
+        """Walk until the agent has ended or the scope has."""
+        async with watching(self.claim):
+            ended = asyncio.ensure_future(self.claim.scope.wait_ended())
+            apart = asyncio.ensure_future(self.claim.branches.came_apart.wait())
+            try:
+                await asyncio.wait({self.agent, ended, apart}, return_when=asyncio.FIRST_COMPLETED)
+                if self.claim.scope.reason is None and not self.agent.done():
+                    await self._let_come_apart(ended)
+            finally:
+                ended.cancel()
+                apart.cancel()
+            if not self.agent.done() or self.claim.scope.reason is not None:
+                return Next.STOP
+            return await self._come_out()
+
+    async def _let_come_apart(self, ended: asyncio.Future[Any]) -> None:
+        """Every branch has got Unwind; an agent that swallowed it and goes on is cancelled."""
+        seconds = limits().cleanup_seconds
+        await asyncio.wait({self.agent, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not self.agent.done() and not ended.done():
+            logger.warning("agent.swallowed_unwind", extra={"at": place_of(self.agent)})
+            self.agent.cancel()
+            await asyncio.wait({self.agent, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not self.agent.done() and not ended.done():
+            logger.error("agent.ignores_cancel", extra={"at": place_of(self.agent)})
+            self.claim.held.lose()  # it still runs: the claim is left to expire, so that nothing of it is written
+
+    async def _walk(self) -> Any:
+        self.claim.branches.begin()
+        value = await self._spec.start(StepContext(self.claim), self.claim.run["input"])
+        return self._spec.dump_result(value)
+
+    async def _come_out(self) -> Next:
+        claim = self.claim
+        unwound = claim.branches.unwound
+        if self.agent.cancelled():
+            error: BaseException | None = RuntimeError("The agent cancelled itself.")
+        else:
+            error = self.agent.exception()
+        if unwound is None and claim.calls:  # the agent has left calls behind: their receipts come first
+            await asyncio.wait(claim.calls)
+        if isinstance(error, ScopeCancelled):
+            return Next.STOP
+        if unwound is not None:
+            if error is None:
+                logger.warning("agent.swallowed_unwind", extra={"at": place_of(self.agent)})
+            return await self._put_away(unwound)
+        try:
+            await claim.held.outlet.flush()
+        except OutletClosed:
+            return Next.STOP
+        if claim.has_unknown:
+            result = self.agent.result() if error is None else None
+            return await self._end(lambda: park(**self._ids(), has_result=error is None, result=result))
+        if error is None:
+            result = self.agent.result()
+            return await self._end(lambda: finish_run(**self._ids(), status=Status.COMPLETED, result=result))
+        code, message = failure_of(error)
+        return await self._end(
+            lambda: finish_run(**self._ids(), status=Status.FAILED, error_code=code, error_message=message)
+        )
+
+    def _ids(self) -> dict[str, Any]:
+        return {"run_id": self.claim.origin.run_id, "fence": self.claim.held.fence}
+
+    async def _put_away(self, unwound: list[Parked]) -> Next:
+        """Nothing can be done now: verify, move to another worker, or wait."""
+        kinds = {parked.what for parked in unwound}
+        if For.VERDICT in kinds:
+            return await self._end(lambda: park(**self._ids()))
+        if For.DRAIN in kinds:
+            await self.claim.decide(lambda: release(**self._ids()))
+            return Next.OVER
+        timers = [parked.wake_at for parked in unwound if parked.wake_at is not None]
+        answer = await self.claim.decide(
+            lambda: wait(
+                **self._ids(),
+                wakes=self._wakes,
+                # The timer of a run that also asks must still fire; answers are taken in any waiting run.
+                waiting_for="timer" if timers else "input",
+                wake_at=min(timers, default=None),
+            )
+        )
+        if not isinstance(answer, NotWaiting):
+            return Next.OVER
+        if answer.reason == "woken":
+            return Next.AGAIN
+        return await self._not_done(answer.reason)
+
+    async def _end(self, make: Callable[[], Any]) -> Next:
+        answer: Ended | NotEnded = await self.claim.decide(make)
+        if isinstance(answer, NotEnded):
+            return await self._not_done(answer.reason)
+        logger.info("run.ended", extra={"status": answer.status.value})
+        return Next.OVER
+
+    async def _not_done(self, reason: str) -> Next:
+        if reason == "ended":
+            return Next.OVER  # our own commit, whose answer was lost
+        if reason == "lost":
+            self.claim.held.lose()
+            return Next.STOP
+        if reason == "cancel":
+            await look(self.claim)
+            return Next.STOP
+        # Something is counted as in flight that no step of this walk holds: let the next claim sort it out.
+        logger.error("run.left_open", extra={"has_unknown": self.claim.has_unknown})
+        await self.claim.decide(lambda: release(**self._ids(), even_in_flight=True))
+        return Next.OVER
+
+
+@contextlib.asynccontextmanager
+async def watching(claim: Claim) -> AsyncIterator[None]:
+    """Meanwhile look at the row when somebody says so, at open questions, and at the end of a drain."""
+    work = (_watch_row(claim), _watch_leaving(claim), _quietly(watch_questions(claim)))
+    tasks = [asyncio.get_running_loop().create_task(_logged(part)) for part in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except ScopeCancelled:
+        pass  # the claim was lost while we looked: the walk sees that by its scope
+    except Exception:  # the edge of a side task: without a line nobody would know why a stop is slow
+        logger.exception("watch.failed")
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(psycopg.OperationalError):
+        await work
+
+
+async def _watch_row(claim: Claim) -> None:
+    while True:
+        await claim.held.should_look.wait()
+        claim.held.should_look.clear()
+        if claim.held.is_lost:
+            claim.branches.stop()
+            return
+        await look(claim)
+        with contextlib.suppress(psycopg.OperationalError):
+            await resume_answered(claim)
+
+
+async def _watch_leaving(claim: Claim) -> None:
+    await claim.hands.leaving.wait()
+    claim.scope.cancel(CancelReason.DRAIN)
+    claim.branches.stop()
+
+
+async def look(claim: Claim) -> None:
+    """See whether a stop was asked for, and begin it: from here on nothing new begins in this process either."""
+    seen = await claim.decide(lambda: see_cancel(run_id=claim.origin.run_id, fence=claim.held.fence))
+    if isinstance(seen, Lost):
+        claim.held.lose()
+        claim.branches.stop()
+        return
+    if seen is None or claim.stop_by is not None:
+        return
+    claim.stop_by = boottime() + limits().stop_deadline_seconds - STOP_MARGIN_SECONDS
+    claim.scope.cancel(CancelReason(seen.reason))
+    claim.held.give_back_permits()
+    claim.branches.stop()
+    logger.info("run.cancelling", extra={"reason": seen.reason})
+    with contextlib.suppress(psycopg.OperationalError):
+        rows = await claim.fetch(STOP_IN, run=claim.origin.run_id)
+        if rows:
+            claim.stop_by = boottime() + max(0.0, rows[0]["seconds"] - STOP_MARGIN_SECONDS)
