@@ -179,10 +179,10 @@ def _permit(
         """insert into runs_operation (id, run_id, step_id, key, tool, effect, is_process, can_look_up, arguments,
              digest, state, version, fence, worker, nonce, is_ambiguous, gave_up, look_ups, settle_note,
              dispatched_at, send_by, horizon_at)
-           values (%(id)s, %(run)s, %(step)s, %(key)s, %(tool)s, %(effect)s, %(process)s, %(look_up)s, %(arguments)s,
+           select %(id)s, %(run)s, %(step)s, %(key)s, %(tool)s, %(effect)s, %(process)s, %(look_up)s, %(arguments)s,
              %(digest)s, 'dispatched', 1, %(fence)s, %(worker)s, %(nonce)s, %(ambiguous)s, false, 0, '',
-             clock_timestamp(), clock_timestamp() + %(permit)s * interval '1 second',
-             clock_timestamp() + (%(permit)s + %(bound)s) * interval '1 second')
+             now, now + %(permit)s * interval '1 second', now + (%(permit)s + %(bound)s) * interval '1 second'
+           from (select clock_timestamp() as now) clock
            on conflict (key) do update set state = 'dispatched', version = runs_operation.version + 1,
              fence = excluded.fence, worker = excluded.worker, nonce = excluded.nonce,
              is_ambiguous = excluded.is_ambiguous, gave_up = false, holder_gone_at = null, receipt = null,
