@@ -13,7 +13,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from tools.models.own_process import CannotStart, die_with_parent
@@ -26,26 +27,34 @@ from tools.target.switches import SwitchBoard
 HOST = "127.0.0.1"
 
 
-async def run(*, port: int, smtp_port: int, state: Path) -> None:
-    """Serve until SIGTERM or SIGINT. Raises CannotStart."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+@asynccontextmanager
+async def open_target(*, port: int, smtp_port: int, state: Path) -> AsyncIterator[tuple[str, int]]:
+    """Listen, and yield the URL and the SMTP port; in the end close the sockets and the file. Raises CannotStart."""
     try:
         ledger = Ledger(state)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CannotStart(f"The state file {state} cannot be used: {error}") from error
     board = SwitchBoard()
-    http = await _listen(port, serve_http(Routes(ledger, board).handle, host=HOST, port=port))
-    smtp = await _listen(smtp_port, serve_mail(MailHandler(ledger, board), host=HOST, port=smtp_port))
-    url = f"http://{HOST}:{http.sockets[0].getsockname()[1]}"
-    ready = {"ready": True, "url": url, "smtp_port": smtp.sockets[0].getsockname()[1], "pid": os.getpid()}
-    sys.stdout.write(json.dumps(ready) + "\n")
-    sys.stdout.flush()
-    await stop.wait()
-    http.close()
-    smtp.close()
-    ledger.close()
+    async with AsyncExitStack() as stack:
+        stack.callback(ledger.close)
+        http = await _listen(port, serve_http(Routes(ledger, board).handle, host=HOST, port=port))
+        stack.callback(http.close)
+        smtp = await _listen(smtp_port, serve_mail(MailHandler(ledger, board), host=HOST, port=smtp_port))
+        stack.callback(smtp.close)
+        yield f"http://{HOST}:{http.sockets[0].getsockname()[1]}", smtp.sockets[0].getsockname()[1]
+
+
+async def run(*, port: int, smtp_port: int, state: Path) -> None:
+    """Serve until SIGTERM or SIGINT. Raises CannotStart."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with open_target(port=port, smtp_port=smtp_port, state=state) as (url, taken_smtp_port):
+        sys.stdout.write(
+            json.dumps({"ready": True, "url": url, "smtp_port": taken_smtp_port, "pid": os.getpid()}) + "\n"
+        )
+        sys.stdout.flush()
+        await stop.wait()
 
 
 async def _listen(port: int, starting: Awaitable[asyncio.Server]) -> asyncio.Server:

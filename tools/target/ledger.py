@@ -59,7 +59,11 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._keys: dict[str, _Key] = {}
         self._file = open(path, "a+b")
-        self._read()
+        try:
+            self._read()
+        except Exception:
+            self._file.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
