@@ -6,7 +6,5 @@ from django.db import migrations
 class Migration(migrations.Migration):
     dependencies = [("runs", "0001_first_tables")]
     operations = [
-        migrations.RunSQL(
-            "alter table runs_run set (fillfactor = 50)", "alter table runs_run reset (fillfactor)"
-        ),
+        migrations.RunSQL("alter table runs_run set (fillfactor = 50)", "alter table runs_run reset (fillfactor)"),
     ]

@@ -17,9 +17,7 @@ class Step(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
-    attempt = models.ForeignKey(
-        Attempt, on_delete=models.CASCADE, related_name="steps", db_column="stream_id"
-    )
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="steps", db_column="stream_id")
     path = models.CharField(max_length=200)  # "1", "2", "3.1" (first branch of the gather at 3)
     kind = models.CharField(max_length=10)
     name = models.CharField(max_length=200)
@@ -40,9 +38,7 @@ class Step(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["attempt", "path"], name="step_path_once"),
             models.CheckConstraint(condition=Q(kind__in=STEP_KINDS), name="step_kind_known"),
-            models.CheckConstraint(
-                condition=Q(state__in=[s.value for s in StepState]), name="step_state_known"
-            ),
+            models.CheckConstraint(condition=Q(state__in=[s.value for s in StepState]), name="step_state_known"),
             models.CheckConstraint(
                 condition=Q(state="open", finished_at__isnull=True)
                 | (~Q(state="open") & Q(finished_at__isnull=False, message_id__isnull=True)),
@@ -83,9 +79,7 @@ class Operation(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
-    settled_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    settled_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     settle_note = models.TextField(default="", blank=True)
     contradicted_at = models.DateTimeField(null=True)
 
@@ -143,9 +137,7 @@ class Question(models.Model):
     schema = models.JSONField()
     state = models.CharField(max_length=10, default=QuestionState.OPEN.value)
     value = models.JSONField(null=True)
-    answered_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    answered_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     asked_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
@@ -158,8 +150,7 @@ class Question(models.Model):
                 condition=Q(state__in=[s.value for s in QuestionState]), name="question_state_known"
             ),
             models.CheckConstraint(
-                condition=Q(state="open", closed_at__isnull=True)
-                | (~Q(state="open") & Q(closed_at__isnull=False)),
+                condition=Q(state="open", closed_at__isnull=True) | (~Q(state="open") & Q(closed_at__isnull=False)),
                 name="question_open_iff_not_closed",
             ),
         ]

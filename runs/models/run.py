@@ -57,9 +57,7 @@ class Run(models.Model):
     cancel_id = models.UUIDField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_reason = models.CharField(max_length=20, null=True)
-    cancel_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    cancel_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     cancel_note = models.CharField(max_length=1000, default="", blank=True)
     cancel_seen_at = models.DateTimeField(null=True)
     cancel_seen_by = models.CharField(max_length=100, null=True)
@@ -88,9 +86,7 @@ class Run(models.Model):
             models.Index(fields=["lease_owner"], name="run_by_owner", condition=Q(lease_owner__isnull=False)),
         ]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(status__in=[s.value for s in Status]), name="run_status_known"
-            ),
+            models.CheckConstraint(condition=Q(status__in=[s.value for s in Status]), name="run_status_known"),
             models.CheckConstraint(
                 condition=Q(status__in=_OPEN, terminal_at__isnull=True)
                 | Q(status__in=[s.value for s in ENDED], terminal_at__isnull=False),
@@ -102,24 +98,21 @@ class Run(models.Model):
                 name="run_lease_all_or_none",
             ),
             models.CheckConstraint(
-                condition=Q(status__in=["running", "cancel_requested", "cancelling"])
-                | Q(lease_until__isnull=True),
+                condition=Q(status__in=["running", "cancel_requested", "cancelling"]) | Q(lease_until__isnull=True),
                 name="run_lease_only_while_claimable",
             ),
             models.CheckConstraint(
-                condition=Q(
-                    cancel_id__isnull=True, cancel_requested_at__isnull=True, cancel_reason__isnull=True
-                )
+                condition=Q(cancel_id__isnull=True, cancel_requested_at__isnull=True, cancel_reason__isnull=True)
                 | Q(
                     cancel_id__isnull=False,
                     cancel_requested_at__isnull=False,
+                    cancel_reason__isnull=False,  # a CHECK that comes out NULL would pass
                     cancel_reason__in=[r.value for r in CancelReason],
                 ),
                 name="run_cancel_all_or_none",
             ),
             models.CheckConstraint(
-                condition=Q(cancel_id__isnull=False)
-                | ~Q(status__in=["cancel_requested", "cancelling", "cancelled"]),
+                condition=Q(cancel_id__isnull=False) | ~Q(status__in=["cancel_requested", "cancelling", "cancelled"]),
                 name="run_stops_only_when_asked",
             ),
             models.CheckConstraint(
@@ -128,7 +121,7 @@ class Run(models.Model):
                 name="run_asked_to_stop_never_goes_on",
             ),
             models.CheckConstraint(
-                condition=Q(status="waiting", waiting_for__in=["input", "timer"])
+                condition=Q(status="waiting", waiting_for__isnull=False, waiting_for__in=["input", "timer"])
                 | (~Q(status="waiting") & Q(waiting_for__isnull=True)),
                 name="run_waiting_iff_waiting_for",
             ),
@@ -149,7 +142,7 @@ class Run(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(on_disconnect="continue", grace_seconds__isnull=True)
-                | Q(on_disconnect="grace", grace_seconds__gte=0),
+                | Q(on_disconnect="grace", grace_seconds__isnull=False, grace_seconds__gte=0),
                 name="run_grace_iff_policy",
             ),
             models.UniqueConstraint(
@@ -177,12 +170,10 @@ class Attempt(models.Model):
         ordering = ["run", "number"]
         constraints = [
             models.UniqueConstraint(fields=["run", "number"], name="attempt_number_once"),
-            models.UniqueConstraint(
-                fields=["run"], name="attempt_one_live", condition=Q(ended_at__isnull=True)
-            ),
+            models.UniqueConstraint(fields=["run"], name="attempt_one_live", condition=Q(ended_at__isnull=True)),
             models.CheckConstraint(
                 condition=Q(ended_at__isnull=True, status__isnull=True)
-                | Q(ended_at__isnull=False, status__in=[s.value for s in ENDED]),
+                | Q(ended_at__isnull=False, status__isnull=False, status__in=[s.value for s in ENDED]),
                 name="attempt_ended_iff_status",
             ),
         ]

@@ -1,0 +1,91 @@
+"""Control connections: only the loss of the last one starts a grace, and a late word of an old one starts nothing."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from runs.database import decide
+from runs.decisions import cancels, controls
+from runs.models import ControlConnection, Run
+from runs.states import CancelReason
+from tests.builders import a_run, silent
+
+
+def attach(run, actor):
+    attached = decide(controls.attach(run_id=run.pk, user_id=actor.user.pk), ring=silent)
+    run.refresh_from_db()
+    return attached
+
+
+def detach(run, attached):
+    done = decide(controls.detach(connection_id=attached.connection_id), ring=silent)
+    run.refresh_from_db()
+    return done
+
+
+def graced(actor):
+    return a_run(actor, on_disconnect="grace", grace_seconds=5.0)
+
+
+def test_a_page_that_never_opens_has_its_grace_and_thirty_seconds(owner):
+    run = graced(owner)
+    assert run.grace_expires_at - run.created_at > timedelta(seconds=34)
+    assert a_run(owner).grace_expires_at is None
+
+
+def test_attaching_clears_the_grace_and_losing_the_last_one_starts_it(owner):
+    run = graced(owner)
+    first, second = attach(run, owner), attach(run, owner)
+    assert (run.control_count, run.grace_expires_at) == (2, None)
+    assert second.generation > first.generation
+    detach(run, first)
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+    detach(run, second)
+    assert run.control_count == 0
+    assert run.grace_expires_at is not None
+
+
+def test_a_second_detach_of_the_same_connection_is_ignored(owner):
+    run = graced(owner)
+    first = attach(run, owner)
+    detach(run, first)
+    again = attach(run, owner)
+    assert detach(run, first) is False
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+    assert detach(run, again) is True
+
+
+def test_a_continue_run_gets_no_grace_when_its_page_goes(owner):
+    run = a_run(owner)
+    detach(run, attach(run, owner))
+    assert run.grace_expires_at is None
+
+
+def test_a_lapsed_connection_starts_the_grace_and_its_next_sign_of_life_clears_it(owner):
+    run = graced(owner)
+    attached = attach(run, owner)
+    assert decide(controls.lapse(connection_id=attached.connection_id), ring=silent) is False
+    past = timezone.now() - timedelta(seconds=1)
+    ControlConnection.objects.filter(pk=attached.connection_id).update(presence_until=past)
+    assert decide(controls.lapse(connection_id=attached.connection_id), ring=silent) is True
+    run.refresh_from_db()
+    assert (run.control_count, run.grace_expires_at is None) == (0, False)
+    assert decide(controls.renew_presence(connection_id=attached.connection_id), ring=silent) is True
+    run.refresh_from_db()
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+
+
+def test_a_closed_connection_cannot_be_renewed(owner):
+    run = graced(owner)
+    attached = attach(run, owner)
+    detach(run, attached)
+    assert decide(controls.renew_presence(connection_id=attached.connection_id), ring=silent) is False
+
+
+def test_a_run_that_is_stopping_takes_no_control_connection_and_gets_no_grace(owner):
+    run = graced(owner)
+    attached = attach(run, owner)
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    assert attach(run, owner) is None
+    detach(run, attached)
+    assert Run.objects.get(pk=run.pk).grace_expires_at is None

@@ -1,0 +1,119 @@
+"""Settling an unknown outcome: what counts as proof, when, and what the run becomes."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from runs.database import decide
+from runs.decisions import cancels, endings, operations
+from runs.models import Evidence, Operation, Run
+from runs.states import CancelReason, Status
+from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
+from tests.runs.decisions.test_claims import types_of
+
+
+def parked(owner, *, gave_up=True, cancel=False, has_result=False, bound=0.0):
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence, key="k", bound=bound)
+    if cancel:
+        decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    an_outcome(run, fence, sent, "unknown", gave_up=gave_up)
+    if cancel:
+        decide(endings.end_cancel(run_id=run.pk, fence=fence), ring=silent)
+    else:
+        decide(endings.park(run_id=run.pk, fence=fence, has_result=has_result, result="r"), ring=silent)
+    run.refresh_from_db()
+    assert run.status == Status.NEEDS_RECONCILIATION
+    return run, Operation.objects.get(pk=sent.operation_id)
+
+
+def settle(operation, happened, **more):
+    fields = {"version": operation.version, "source": "verdict", "detail": {"proof": "test"}, "note": "n"} | more
+    return decide(operations.settle(operation_id=operation.pk, happened=happened, **fields), ring=silent)
+
+
+def past_horizon(operation):
+    Operation.objects.filter(pk=operation.pk).update(horizon_at=timezone.now() - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [({"cancel": True}, Status.CANCELLED), ({"has_result": True}, Status.COMPLETED), ({}, Status.FAILED)],
+)
+def test_a_settled_run_becomes_what_it_would_have_been_and_keeps_its_terminal_event(owner, kind, status):
+    run, operation = parked(owner, **kind)
+    ended_at = run.terminal_at
+    assert settle(operation, True).run_status == status
+    run.refresh_from_db()
+    assert (run.status, run.unknown_ops, run.terminal_at) == (status, 0, ended_at)
+    assert types_of(run)[-3:] == ["run.needs_reconciliation", "operation.settled", "run.reconciled"]
+    assert Evidence.objects.get(operation=operation).kind == "verdict"
+
+
+def test_a_positive_answer_counts_before_the_horizon_and_a_negative_one_does_not(owner):
+    _, operation = parked(owner, bound=3600.0)
+    early = settle(operation, False)
+    assert (early.reason, early.holder_gone) == ("not_yet", True)
+    assert isinstance(settle(operation, True), operations.Settled)
+
+
+def test_not_happened_counts_after_the_horizon_once_the_holder_is_gone(owner):
+    run, operation = parked(owner)
+    past_horizon(operation)
+    assert settle(operation, False).state == "refuted"
+    run.refresh_from_db()
+    assert run.status == Status.FAILED
+
+
+def test_not_happened_is_not_believed_while_nobody_saw_the_holder_end(owner):
+    _, operation = parked(owner, gave_up=False)
+    past_horizon(operation)
+    assert settle(operation, False).reason == "not_yet"
+    assert isinstance(settle(operation, False, override=True), operations.Settled)
+    assert Evidence.objects.get(operation=operation).detail["override"] is True
+
+
+def test_a_sealed_key_makes_a_negative_answer_final(owner):
+    _, operation = parked(owner, gave_up=False, bound=3600.0)
+    assert isinstance(settle(operation, False, sealed=True), operations.Settled)
+
+
+def test_of_two_operators_the_second_is_told_that_it_was_decided(owner):
+    _, operation = parked(owner)
+    assert isinstance(settle(operation, True), operations.Settled)
+    assert settle(operation, False).reason == "decided"
+
+
+def test_a_verdict_on_an_old_version_is_stale(owner):
+    _, operation = parked(owner)
+    Operation.objects.filter(pk=operation.pk).update(version=operation.version + 1)
+    assert settle(operation, True).reason == "stale"
+
+
+def test_a_late_receipt_against_a_decision_is_flagged_and_flips_nothing(owner):
+    run, operation = parked(owner)
+    past_horizon(operation)
+    settle(operation, False)
+    decide(
+        operations.record_evidence(
+            operation_id=operation.pk, fence=operation.fence, kind="receipt", happened=True, detail={}
+        ),
+        ring=silent,
+    )
+    operation.refresh_from_db()
+    assert (operation.state, operation.contradicted_at is not None) == ("refuted", True)
+    assert Run.objects.get(pk=run.pk).status == Status.FAILED
+
+
+def test_two_unknown_operations_need_two_verdicts(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    both = [a_dispatch(run, fence, path=p) for p in "12"]
+    for sent in both:
+        an_outcome(run, fence, sent, "unknown")
+    decide(endings.park(run_id=run.pk, fence=fence), ring=silent)
+    first, second = Operation.objects.filter(run=run)
+    assert settle(first, True).run_status == Status.NEEDS_RECONCILIATION
+    assert settle(second, True).run_status == Status.FAILED
