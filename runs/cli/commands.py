@@ -160,15 +160,14 @@ def _describe_run(run: dict[str, Any], target: Target) -> list[str]:
     lines = [run_line(run), f"  {target.base_url}{run['links']['html']}"]
     if run["deadline_at"] and not run["ended_at"]:
         lines.append(f"  stops itself at {run['deadline_at']}")
-    for question_id in (run["waiting"] or {}).get("question_ids", []):
-        lines.append(f"  waits for your answer: outlive run answer {run['id']} {question_id} VALUE")
+    questions = (run["waiting"] or {}).get("question_ids", [])
+    lines += [f"  waits for your answer: outlive run answer {run['id']} {question} VALUE" for question in questions]
     if run["error"] is not None:
         lines.append(f"  {safe_line(run['error']['code'])}: {safe_line(run['error']['message'], 1000)}")
     if run["cancel"] is not None:
         cancel = run["cancel"]
-        lines.append(
-            f"  stop asked {cancel['requested_at']} ({cancel['reason']}, by {safe_line(cancel['by'] or 'system')})"
-        )
+        by = safe_line(cancel["by"] or "Outlive")
+        lines.append(f"  stop asked {cancel['requested_at']} by {by} ({cancel['reason']})")
         lines += [f"    {describe_effect(effect)}" for effect in cancel["effects"]]
     lines += [f"  not settled: {operation_id}" for operation_id in run["unsettled_operations"]]
     if isinstance(run["result"], str):
