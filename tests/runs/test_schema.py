@@ -13,7 +13,9 @@ WRONG_RUNS = {
     "run_lease_all_or_none": "lease_until = null",
     "run_lease_only_while_claimable": "status = 'queued'",
     "run_cancel_all_or_none": "cancel_reason = 'user'",
-    "run_cancel_all_or_none|": "cancel_id = gen_random_uuid(), cancel_requested_at = now()",
+    "run_cancel_all_or_none|": (
+        "status = 'cancel_requested', cancel_id = gen_random_uuid(), cancel_requested_at = now()"
+    ),
     "run_stops_only_when_asked": "status = 'cancelling'",
     "run_asked_to_stop_never_goes_on": (
         "cancel_id = gen_random_uuid(), cancel_reason = 'user', cancel_requested_at = now()"
