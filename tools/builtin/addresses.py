@@ -11,7 +11,7 @@ type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SETTING = "FETCH_ALLOW_PRIVATE"
-# is_global calls these public, but they carry an IPv4 address inside, which is what is reached in the end.
+# Networks without IPv4 reach all of it through these; what counts is the IPv4 address inside.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -26,12 +26,12 @@ class AddressRefused(ToolError):
 
 def is_public(address: Address) -> bool:
     """True for an address that anybody on the Internet may use. Embedded IPv4 forms are not, but for NAT64."""
+    if address in _NAT64:
+        return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     if address.is_multicast or address.is_reserved or address.is_unspecified or not address.is_global:
         return False
     if isinstance(address, ipaddress.IPv4Address):
         return True
-    if address in _NAT64:
-        return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return not (address.ipv4_mapped or address.sixtofour or address.teredo or address.is_site_local)
 
 

@@ -136,4 +136,6 @@ async def _read_bounded(response: httpx.Response) -> tuple[bytes, bool]:
             raise ToolError(f"The answer's gzip is broken: {error}", code="bad_encoding") from None
         if len(body) > BODY_BYTES:
             return bytes(body[:BODY_BYTES]), True
+    if unpack is not None and not unpack.eof:
+        raise ToolError("The answer's gzip ends too early.", code="bad_encoding")
     return bytes(body), False
