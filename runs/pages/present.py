@@ -1,0 +1,189 @@
+"""The view of a run as the run page shows it: each step with its words, chips, texts, facts and questions.
+
+`runs/static/runs/present.js` is the same for what arrives later; tests/browser/test_run_page.py holds the two against
+each other on real pages.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from runs.pages import words
+
+type Json = Any
+type View = dict[str, Any]
+
+
+def show_steps(view: View) -> list[dict[str, Any]]:
+    """Give every step of the attempt in the order of its start."""
+    messages = {m["message_id"]: m for m in view["messages"]}
+    operations = {o["operation_id"]: o for o in view["operations"]}
+    questions: dict[str | None, list[dict[str, Any]]] = {}
+    for question in view["questions"]:
+        questions.setdefault(question["step_id"], []).append(show_question(question))
+    return [
+        show_step(step, messages=messages, operations=operations, questions=questions.get(step["step_id"], []))
+        for step in view["steps"]
+    ]
+
+
+def show_step(
+    step: dict[str, Any],
+    *,
+    messages: dict[str, dict[str, Any]],
+    operations: dict[str, dict[str, Any]],
+    questions: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Give one step: what its line in the timeline and its card say."""
+    tool = step["tool"] or {}
+    operation = operations.get(tool.get("operation_id") or "")
+    state = step["state"] if step["state"] in words.STEP else "open"
+    shown = [messages[i] for i in step["message_ids"] if messages[i]["state"] != "superseded"]
+    path = as_text(step["path"])
+    return {
+        "id": step["step_id"],
+        "path": path,
+        "depth": path.count("."),
+        "kind": step["kind"],
+        "kind_word": words.KIND.get(step["kind"], words.KIND["text"]),
+        "name": next((m["label"] for m in shown if m["label"]), None) or as_text(step["name"]),
+        "state": state,
+        "state_word": words.STEP[state],
+        "effect": words.EFFECT.get(step["effect"]) if step["kind"] == "tool" else None,
+        "outcome": words.OPERATION.get(operation["state"]) if operation else None,
+        "took": duration(step["started_at"], step["finished_at"]),
+        "started_at": step["started_at"] if state == "open" else None,
+        "messages": shown,
+        "facts": _facts(step, tool),
+        "error": error_text(step["error"]) or error_text(tool.get("error")),
+        "questions": questions,
+    }
+
+
+def _facts(step: dict[str, Any], tool: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the lines of a card: (name, text, whether it is set as code). Empty ones are left out."""
+    model = step["model"] or {}
+    side = {"stopped": _("stopped computing"), "unknown": _("not known")}.get(as_text(model.get("provider_side")), "")
+    names = filter(None, [as_text(model.get("provider")), as_text(model.get("model"))])
+    lines = [
+        ("arguments", _("Arguments"), pretty(tool.get("arguments") or None), True),
+        ("progress", _("Progress"), pretty(tool.get("progress")) if step["state"] == "open" else "", True),
+        ("result", _("Result"), pretty(tool.get("value")), True),
+        ("proof", _("Proof"), as_text(tool.get("proof")), False),
+        ("key", _("Operation key"), as_text(tool.get("operation_key")), True),
+        ("model", _("Model"), " · ".join(names), False),
+        ("request", _("Provider's request id"), as_text(model.get("request_id")), True),
+        ("side", _("Provider's side"), side, False),
+    ]  # fmt: skip
+    return [{"name": n, "label": label, "text": text, "code": code} for n, label, text, code in lines]
+
+
+def show_question(question: dict[str, Any]) -> dict[str, Any]:
+    """Give a question with the word for its state and, when it was answered, the answer as text."""
+    state = question["state"] if question["state"] in words.QUESTION else "shut"
+    return {
+        "id": question["question_id"],
+        "prompt": as_text(question["prompt"]),
+        "schema": question["schema"],
+        "state": state,
+        "word": words.QUESTION[state],
+        "answer": pretty(question["value"]) if state == "answered" else "",
+        "expires_at": question["expires_at"] if state == "open" else None,
+    }
+
+
+def show_effects(effects: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Give the lines of a stop's receipt. What finished before the stop as a read or a model call is no news."""
+    lines = []
+    for effect in effects or []:
+        if not isinstance(effect, dict):
+            continue
+        outcome = effect.get("outcome")
+        word = words.RECEIPT.get(outcome if isinstance(outcome, str) else "", words.RECEIPT["unknown"])
+        proof = [as_text(effect.get("external_id")), as_text(effect.get("proof"))]
+        lines.append({"name": as_text(effect.get("name")), "word": word, "proof": " · ".join(filter(None, proof))})
+    return lines
+
+
+def show_result(view: View) -> str:
+    """Give the result as text; empty when the page shows the same text already as the last answer."""
+    text = pretty(view["result"])
+    final = [m["text"] for m in view["messages"] if m["state"] == "final"]
+    return "" if final and final[-1].strip() == text.strip() else text
+
+
+def verifying_text(view: View) -> str:
+    """Say what is not known of a run whose outcome is being verified."""
+    names = [as_text(o["tool"]) for o in view["operations"] if o["state"] == "unknown"]
+    if not names:
+        return _("Nothing will be retried until it is settled.")
+    return _(
+        "We sent %(list)s and got no answer; it may have happened. Nothing will be retried until it is settled."
+    ) % {"list": ", ".join(f"“{name}”" for name in names)}
+
+
+def usage_text(usage: dict[str, int]) -> str:
+    """Write how many tokens went in and came out; empty before the first."""
+    if not usage["input_tokens"] and not usage["output_tokens"]:
+        return ""
+    return _("%(in)s tokens in, %(out)s out") % {"in": usage["input_tokens"], "out": usage["output_tokens"]}
+
+
+def show_blank() -> dict[str, Any]:
+    """Give the step that the page's <template> elements are made of: every slot is there, and empty."""
+    step: dict[str, Any] = {
+        "step_id": "",
+        "path": "",
+        "kind": "text",
+        "name": "",
+        "effect": None,
+        "state": "open",
+        "error": None,
+    }
+    step |= {"started_at": None, "finished_at": None, "tool": None, "model": None, "message_ids": []}
+    return show_step(step, messages={}, operations={}, questions=[])
+
+
+def duration(start: str | None, end: str | None) -> str:
+    """Write how long something took: 0.4 s, 12.3 s, 3 min 04 s, 2 h 05 min. Empty when it is not over."""
+    if not start or not end:
+        return ""
+    try:
+        seconds = max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+    except ValueError:
+        return ""
+    return write_seconds(seconds)
+
+
+def write_seconds(seconds: float) -> str:
+    """Write a length of time for people, as short as it stays exact enough."""
+    if seconds < 60:
+        return _("%(n)s s") % {"n": f"{int(seconds * 10) / 10:.1f}" if seconds < 10 else f"{int(seconds)}"}
+    whole = int(seconds)
+    if whole < 3600:
+        return _("%(m)s min %(s)s s") % {"m": whole // 60, "s": f"{whole % 60:02d}"}
+    return _("%(h)s h %(m)s min") % {"h": whole // 3600, "m": f"{whole % 3600 // 60:02d}"}
+
+
+def as_text(value: Json) -> str:
+    """Write a value in one line: a text as it is, nothing as nothing, else compact JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def pretty(value: Json) -> str:
+    """Write a value for reading: a text as it is, else indented JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def error_text(error: Json) -> str:
+    """Write an error of a step or a tool: its message, with the code in front when there is one."""
+    if isinstance(error, dict):
+        code, message = as_text(error.get("code")), as_text(error.get("message"))
+        return f"{code}: {message}" if code and message else code or message or as_text(error)
+    return as_text(error)

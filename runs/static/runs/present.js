@@ -1,0 +1,100 @@
+// The view of a run as its page shows it: the same words, chips, facts and questions as runs/pages/present.py.
+
+import { fill, gettext, writeSeconds } from "./words.js";
+
+const own = (table, key, other) => (typeof key === "string" && Object.hasOwn(table, key) ? table[key] : other);
+
+export function showStep(step, { view, words }) {
+  const tool = step.tool ?? {};
+  const operation = view.operations.find((o) => o.operation_id === tool.operation_id);
+  const messages = step.message_ids
+    .map((id) => view.messages.find((m) => m.message_id === id))
+    .filter((m) => m && m.state !== "superseded");
+  const state = own(words.step, step.state) ? step.state : "open";
+  const path = asText(step.path);
+  return {
+    id: step.step_id,
+    depth: path.split(".").length - 1,
+    kind: step.kind,
+    kindWord: own(words.kind, step.kind, words.kind.text),
+    name: messages.find((m) => m.label)?.label ?? asText(step.name),
+    state,
+    stateWord: words.step[state],
+    effect: step.kind === "tool" ? own(words.effect, step.effect) : undefined,
+    outcome: operation && own(words.operation, operation.state),
+    took: duration(step.started_at, step.finished_at),
+    startedAt: state === "open" ? step.started_at : null,
+    messages,
+    facts: facts(step, tool),
+    error: errorText(step.error) || errorText(tool.error),
+    questions: view.questions.filter((q) => q.step_id === step.step_id),
+  };
+}
+
+function facts(step, tool) {
+  const model = step.model ?? {};
+  const side = model.provider_side;
+  const names = [asText(model.provider), asText(model.model)].filter(Boolean);
+  return {
+    arguments: pretty(isEmpty(tool.arguments) ? null : tool.arguments),
+    progress: step.state === "open" ? pretty(tool.progress) : "",
+    result: pretty(tool.value),
+    proof: asText(tool.proof),
+    key: asText(tool.operation_key),
+    model: names.join(" · "),
+    request: asText(model.request_id),
+    side: side === "stopped" ? gettext("stopped computing") : side === "unknown" ? gettext("not known") : "",
+  };
+}
+
+const isEmpty = (value) => !value || (typeof value === "object" && Object.keys(value).length === 0);
+
+export function showEffects(effects, words) {
+  return (effects ?? []).filter((e) => e && typeof e === "object" && !Array.isArray(e)).map((e) => ({
+    name: asText(e.name),
+    word: own(words.receipt, e.outcome, words.receipt.unknown),
+    proof: [asText(e.external_id), asText(e.proof)].filter(Boolean).join(" · "),
+  }));
+}
+
+export function showResult(view) {
+  const text = pretty(view.result);
+  const last = view.messages.findLast((m) => m.state === "final");
+  return last && last.text.trim() === text.trim() ? "" : text;
+}
+
+export function verifyingText(view) {
+  const names = view.operations.filter((o) => o.state === "unknown").map((o) => `“${asText(o.tool)}”`);
+  if (!names.length) return gettext("Nothing will be retried until it is settled.");
+  return fill(
+    gettext("We sent %(list)s and got no answer; it may have happened. Nothing will be retried until it is settled."),
+    { list: names.join(", ") },
+  );
+}
+
+export function usageText(usage) {
+  if (!usage.input_tokens && !usage.output_tokens) return "";
+  return fill(gettext("%(in)s tokens in, %(out)s out"), { in: usage.input_tokens, out: usage.output_tokens });
+}
+
+export function duration(start, end) {
+  const length = start && end ? (Date.parse(end) - Date.parse(start)) / 1000 : Number.NaN;
+  return Number.isNaN(length) ? "" : writeSeconds(Math.max(0, length));
+}
+
+export function asText(value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+export function pretty(value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+export function errorText(error) {
+  if (!error || typeof error !== "object" || Array.isArray(error)) return asText(error);
+  const code = asText(error.code);
+  const message = asText(error.message);
+  return code && message ? `${code}: ${message}` : code || message || asText(error);
+}
