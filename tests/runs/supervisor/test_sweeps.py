@@ -1,0 +1,151 @@
+"""One sweep acts on each kind of overdue row, and on nothing that is healthy."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from runs.database import decide
+from runs.decisions import cancels, controls, waiting
+from runs.decisions.dispatch import StepCall
+from runs.ids import new_id
+from runs.models import ControlConnection, Event, OutboxRow, Question, Run
+from runs.ringing import client
+from runs.states import CancelReason, Status
+from runs.supervisor.lost_workers import worker_gone
+from runs.supervisor.sweeps import sweep_once
+from tests.builders import a_claim, a_dispatch, a_run, silent
+
+PAST = timedelta(seconds=1)
+
+
+@pytest.fixture(autouse=True)
+def _empty_queue():
+    client().flushdb()
+
+
+def make_overdue(run, **fields):
+    Run.objects.filter(pk=run.pk).update(**{name: timezone.now() - PAST for name in fields})
+
+
+def queued_jobs():
+    return client().llen("rq:queue:default")
+
+
+def test_a_healthy_system_is_left_alone(owner):
+    fresh, running = a_run(owner), a_run(owner)
+    a_claim(running)
+    versions = {r.pk: r.version for r in Run.objects.all()}
+    assert sweep_once() == 0
+    assert {r.pk: r.version for r in Run.objects.all()} == versions
+    assert queued_jobs() == 0
+    assert fresh.status == Status.QUEUED
+
+
+def test_a_run_whose_bell_was_lost_is_rung_again_and_not_at_each_sweep(owner):
+    run = a_run(owner)
+    OutboxRow.objects.update(due_at=timezone.now() - PAST)
+    assert sweep_once() == 1
+    assert queued_jobs() == 1
+    assert sweep_once() == 0
+    assert OutboxRow.objects.get(run=run).due_at > timezone.now()
+
+
+def test_an_expired_lease_frees_the_run_and_tells_its_followers(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    make_overdue(run, lease_until=True)
+    sweep_once()
+    run.refresh_from_db()
+    assert (run.status, run.lease_owner, run.fence) == (Status.RUNNING, None, fence + 1)
+    assert Event.objects.filter(stream_id=run.stream_id, type="claim.lost").exists()
+    assert OutboxRow.objects.filter(run=run).exists()
+
+
+def test_an_overdue_run_is_asked_to_stop_with_the_reason_deadline(owner):
+    run = a_run(owner)
+    make_overdue(run, deadline_at=True)
+    sweep_once()
+    run.refresh_from_db()
+    assert (run.status, run.cancel_reason) == (Status.CANCELLED, "deadline")
+
+
+def test_a_run_whose_page_never_opened_ends_as_client_gone(owner):
+    run = a_run(owner, on_disconnect="grace", grace_seconds=1.0)
+    make_overdue(run, grace_expires_at=True)
+    sweep_once()
+    run.refresh_from_db()
+    assert (run.status, run.cancel_reason) == (Status.CANCELLED, "client_gone")
+
+
+def test_a_killed_web_process_starts_the_grace_of_its_connections(owner):
+    run = a_run(owner, on_disconnect="grace", grace_seconds=60.0)
+    decide(controls.attach(run_id=run.pk, user_id=owner.user.pk), ring=silent)
+    ControlConnection.objects.update(presence_until=timezone.now() - PAST)
+    sweep_once()
+    run.refresh_from_db()
+    assert (run.control_count, run.grace_expires_at is None) == (0, False)
+    assert run.status == Status.QUEUED
+
+
+def test_a_stopping_run_without_a_holder_is_ended(owner):
+    run = a_run(owner)
+    a_dispatch(run, a_claim(run), kind="model")
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    sweep_once()
+    run.refresh_from_db()
+    assert run.status == Status.CANCEL_REQUESTED  # its lease is live
+    make_overdue(run, lease_until=True)
+    sweep_once()
+    run.refresh_from_db()
+    assert run.status == Status.CANCELLED
+
+
+def test_a_deaf_holder_loses_its_run_at_the_stop_deadline(owner):
+    run = a_run(owner)
+    a_dispatch(run, a_claim(run))
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    make_overdue(run, stop_deadline_at=True)
+    sweep_once()
+    run.refresh_from_db()
+    assert run.status == Status.NEEDS_RECONCILIATION
+
+
+def test_questions_and_timers_fire_when_due(owner):
+    asking, sleeping = a_run(owner), a_run(owner)
+    fence = a_claim(asking)
+    step = StepCall("1", "ask", "ask", {}, "d")
+    decide(
+        waiting.ask(
+            run_id=asking.pk, fence=fence, step=step, question_id=new_id(), prompt="?", schema={}, timeout_seconds=60
+        ),
+        ring=silent,
+    )
+    decide(waiting.wait(run_id=asking.pk, fence=fence, wakes=0, waiting_for="input"), ring=silent)
+    decide(
+        waiting.wait(
+            run_id=sleeping.pk, fence=a_claim(sleeping), wakes=0, waiting_for="timer",
+            wake_at=timezone.now() + timedelta(seconds=60),
+        ),
+        ring=silent,
+    )  # fmt: skip
+    assert sweep_once() == 0
+    Question.objects.update(expires_at=timezone.now() - PAST)
+    make_overdue(sleeping, wake_at=True)
+    sweep_once()
+    assert set(Run.objects.values_list("status", flat=True)) == {Status.RUNNING}
+    assert OutboxRow.objects.filter(run=sleeping).exists()
+
+
+def test_a_dead_workers_runs_are_free_and_its_operations_have_no_holder(owner):
+    run, other = a_run(owner), a_run(owner)
+    sent = a_dispatch(run, a_claim(run))
+    a_claim(other, "worker-b")
+    assert worker_gone("worker-a", {"exit": -9}) == 1
+    run.refresh_from_db()
+    other.refresh_from_db()
+    assert (run.lease_owner, other.lease_owner) == (None, "worker-b")
+    operation = run.operations.get(pk=sent.operation_id)
+    assert operation.holder_gone_at is not None
+    assert operation.evidence.get().detail == {"exit": -9}
+    assert worker_gone("worker-a", {"exit": -9}) == 0
