@@ -94,7 +94,7 @@ async def look_up_operation(base_url: str, key: str) -> LookUp:
     except (httpx.HTTPError, TimeoutError) as error:
         return LookUp(None, raw={"url": url, "asked_at": asked_at, "error": f"{type(error).__name__} {error}".strip()})
     raw: dict[str, JSON] = {"url": url, "asked_at": asked_at, "status": response.status_code}
-    answer = _json_of(response)
+    answer = json_of(response)
     raw["answer"] = answer
     if not isinstance(answer, dict):
         return LookUp(False if response.status_code == 404 else None, raw=raw)
@@ -109,7 +109,8 @@ async def look_up_operation(base_url: str, key: str) -> LookUp:
     return LookUp(True, receipt=Receipt(Outcome.SUCCEEDED, value=first, proof="look-up"), raw=raw, sealed=sealed)
 
 
-def _json_of(response: httpx.Response) -> JSON:
+def json_of(response: httpx.Response) -> JSON:
+    """Return the answer's body as clean JSON, None when it is none."""
     try:
         return clean_json(response.json())
     except ValueError:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from tools.builtin.http_effects import look_up_operation, post_once, setting
+from tools.builtin.http_effects import json_of, look_up_operation, post_once, setting
 from tools.call import LookUpCall, ToolCall
 from tools.effects import JSON, Effect, LookUp, Outcome, Receipt
 from tools.errors import OutcomeUnknown, ToolError
@@ -20,10 +20,9 @@ REQUEST_SECONDS = 10.0
 async def look_up_invoice(call: LookUpCall) -> LookUp:
     """Ask the target what it did under the operation key."""
     found = await look_up_operation(setting(call.settings, TARGET_SETTING), call.operation_key)
-    effect = found.receipt.value if found.receipt else None
-    if found.receipt is None or not isinstance(effect, dict) or not isinstance(effect.get("invoice_id"), str):
+    invoice_id = _invoice_id(found.receipt.value) if found.receipt else None
+    if invoice_id is None:
         return found
-    invoice_id = str(effect["invoice_id"])
     receipt = Receipt(Outcome.SUCCEEDED, value={"invoice_id": invoice_id}, proof="look-up", external_id=invoice_id)
     return dataclasses.replace(found, receipt=receipt)
 
@@ -60,15 +59,20 @@ async def create_invoice(
 ) -> Receipt:
     """Create an invoice in the billing system. The same call never makes a second one."""
     url = setting(call.settings, TARGET_SETTING).rstrip("/") + "/invoices"
-    body: dict[str, JSON] = {"customer": customer, "cents": cents, "currency": currency}
+    body: dict[str, JSON] = {"customer": customer, "amount_cents": cents, "currency": currency}
     response = await post_once(call, url, body, timeout_seconds=REQUEST_SECONDS)
-    try:
-        invoice_id = response.json()["invoice_id"]
-    except (ValueError, KeyError, TypeError):
-        raise OutcomeUnknown(f"{url} answered {response.status_code} without an invoice_id.") from None
+    invoice_id = _invoice_id(json_of(response))
+    if invoice_id is None:
+        raise OutcomeUnknown(f"{url} answered {response.status_code} without the invoice's id.")
     return Receipt(
         Outcome.SUCCEEDED,
-        value={"invoice_id": str(invoice_id)},
+        value={"invoice_id": invoice_id},
         proof=f"http {response.status_code}",
-        external_id=str(invoice_id),
+        external_id=invoice_id,
     )
+
+
+def _invoice_id(answer: JSON) -> str | None:
+    """Return the target's name of an invoice: "id" of the invoice or of the effect."""
+    found = answer.get("id") if isinstance(answer, dict) else None
+    return found if isinstance(found, str) and found else None

@@ -59,9 +59,8 @@ async def send_mail(
         async with asyncio.timeout(min(REQUEST_SECONDS, call.remaining())):
             answer = await _send(client, letter, sender, to, handed_over)
     except aiosmtplib.SMTPResponseException as error:
-        if handed_over.began and not 400 <= error.code < 600:
-            raise OutcomeUnknown(f"The mail server's answer is no answer: {error.message}") from error
-        # The server said no, in words; also to the message itself, which it then has not taken.
+        if handed_over.began and not 500 <= error.code < 600:
+            raise OutcomeUnknown(f"The mail was handed over and answered {error.code} {error.message}") from error
         raise ToolError(
             f"The mail server refused: {error.code} {error.message}",
             code=f"smtp_{error.code}",

@@ -21,12 +21,16 @@ def look_up_call(url: str) -> LookUpCall:
 
 
 async def test_request_carries_key_fence_and_body() -> None:
-    async with an_http_target(lambda _: reply(201, {"invoice_id": "inv_9"})) as target:
+    async with an_http_target(lambda _: reply(201, {"id": "inv_9"})) as target:
         call = a_call(settings={"TARGET_URL": target.url + "/"}, operation_key=KEY)
         receipt = await create_invoice.call(call, ARGUMENTS)
     assert receipt == Receipt(Outcome.SUCCEEDED, value={"invoice_id": "inv_9"}, proof="http 201", external_id="inv_9")
     (request,) = target.requests
-    assert (request.method, request.path, request.json()) == ("POST", "/invoices", ARGUMENTS)
+    assert (request.method, request.path, request.json()) == (
+        "POST",
+        "/invoices",
+        {"customer": "Ada", "amount_cents": 1250, "currency": "EUR"},
+    )
     assert request.headers["idempotency-key"] == KEY
     assert request.headers["x-outlive-fence"] == "7"
 
@@ -70,7 +74,7 @@ async def test_unreachable_target_got_nothing_for_certain() -> None:
 
 
 async def test_void_permit_or_missing_setting_sends_nothing() -> None:
-    async with an_http_target(lambda _: reply(201, {"invoice_id": "x"})) as target:
+    async with an_http_target(lambda _: reply(201, {"id": "x"})) as target:
         call = a_call(settings={"TARGET_URL": target.url}, permit=a_permit(seconds=0))
         assert (await create_invoice.call(call, ARGUMENTS)).code == "permit_expired"
         used = a_permit()
@@ -84,8 +88,8 @@ async def test_void_permit_or_missing_setting_sends_nothing() -> None:
 @pytest.mark.parametrize(
     ("answer", "found", "sealed"),
     [
-        (reply(200, {"count": 1, "effects": [{"invoice_id": "inv_9"}], "fence": 7}), True, False),
-        (reply(200, {"count": 2, "effects": [{"invoice_id": "inv_9"}, {"invoice_id": "inv_10"}]}), True, False),
+        (reply(200, {"count": 1, "effects": [{"id": "inv_9"}], "fence": 7}), True, False),
+        (reply(200, {"count": 2, "effects": [{"id": "inv_9"}, {"id": "inv_10"}]}), True, False),
         (reply(200, {"count": 0, "effects": [], "sealed": True}), False, True),
         (reply(404, {"error": "unknown key"}), False, False),
         (reply(404, b"nothing"), False, False),

@@ -91,7 +91,7 @@ async def test_letter_carries_key_fence_and_an_id_that_a_repeat_shares() -> None
         ({"RCPT": ""}, Outcome.FAILED, "unreachable", True),
         ({"DATA": "554 no"}, Outcome.FAILED, "smtp_554", False),
         ({"MESSAGE": "552 too much"}, Outcome.FAILED, "smtp_552", False),
-        ({"MESSAGE": "451 later"}, Outcome.FAILED, "smtp_451", True),
+        ({"MESSAGE": "451 later"}, Outcome.UNKNOWN, "outcome_unknown", False),
         ({"MESSAGE": ""}, Outcome.UNKNOWN, "outcome_unknown", False),
         ({"MESSAGE": "what?"}, Outcome.UNKNOWN, "outcome_unknown", False),
     ],
