@@ -83,10 +83,12 @@ class ProcessHost:
                 request = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "grace": term_grace_seconds}
                 link = await self._launch(request, key, streams)
                 try:
-                    await link.started
+                    await _started(link)
                     proof = await _see_through(link, streams, scope, deadline, term_grace_seconds)
                     return _result(link, streams, proof)
                 finally:
+                    with self._lock:  # nobody sends to a socket that is being closed
+                        self._links[key] = None
                     link.close()
         finally:
             with self._lock:
@@ -103,17 +105,16 @@ class ProcessHost:
             if len(self._leases) > _MOST_PREFIXES:
                 now = boottime()
                 self._leases = {prefix: until for prefix, until in self._leases.items() if until > now}
-            links = self._links_of(key_prefix)
-        for link in links:
-            link.send({"until": until_boottime})
+            for link in self._links_of(key_prefix):
+                link.send({"until": until_boottime})
 
     def kill(self, key_prefix: str) -> int:
         """Send KILL to the trees of these commands without waiting. Any thread. Returns how many were running."""
         with self._lock:
             links = self._links_of(key_prefix)
             self._doomed.update(key for key, link in self._links.items() if link is None and key.startswith(key_prefix))
-        for link in links:
-            link.send({"stop": 0})
+            for link in links:
+                link.send({"stop": 0})
         return len(links)
 
     async def stop(self, key: str, grace_seconds: float) -> TreeProof:
@@ -159,6 +160,15 @@ class ProcessHost:
         if is_doomed:
             link.send({"stop": 0})
         return link
+
+
+async def _started(link: Link) -> None:
+    """Wait until exec worked. Cancelled in between, it still waits for the proof."""
+    try:
+        await asyncio.shield(link.started)
+    except asyncio.CancelledError:
+        await _stop_and_wait(link, 0)
+        raise
 
 
 async def _see_through(link: Link, streams: Streams, scope: Scope, deadline: float | None, grace: float) -> TreeProof:

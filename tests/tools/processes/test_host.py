@@ -342,6 +342,22 @@ async def test_kill_reaches_a_command_that_is_being_started(tmp_path: Path) -> N
         assert (await asyncio.wait_for(starting, 10)).signal == signal.SIGKILL
 
 
+async def test_cancel_while_a_command_is_being_started_leaves_nothing(tmp_path: Path) -> None:
+    marker = a_marker()
+    async with a_host() as host:
+        await host.start()
+        for turns in range(1, 6):
+            starting = asyncio.ensure_future(
+                host.run(["sleep", marker], key=f"k{turns}", cwd=tmp_path, env=ENV, scope=Scope())
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+        await wait_until(lambda: not living(marker), seconds=2)
+
+
 async def test_killed_resident_costs_no_command(tmp_path: Path) -> None:
     async with a_host() as host:
         running = await Running(host, "echo up; sleep 60", cwd=tmp_path, key="a").spoken()
