@@ -47,7 +47,9 @@ class OutliveApi(NinjaAPI):
         patterns.insert(0, path("errors", for_signed_in(error_codes), name="error-codes"))
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
-                pattern.callback = in_envelope(pattern.callback)
+                # Ninja needs the name of the root to know its own path, but answers it with an HTML page.
+                is_root = pattern.name == "api-root"
+                pattern.callback = no_such_address if is_root else in_envelope(pattern.callback)
         patterns.append(re_path(r"^.*$", no_such_address, name="no-such-address"))
         return patterns
 
@@ -87,7 +89,7 @@ def in_envelope(view: View) -> View:
     return answer
 
 
-def no_such_address(request: HttpRequest) -> HttpResponseBase:
+def no_such_address(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
     """Answer for every address below /api/v1 that nobody else takes."""
     return answer_error(request, NoSuchThing("There is no such address in the API."))
 

@@ -10,6 +10,7 @@ from django.core.exceptions import BadRequest as DjangoBadRequest
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation, TooManyFilesSent
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.utils.translation import gettext as _
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -64,6 +65,7 @@ RULES: Mapping[type[Exception], Rule] = {
     TooManyFilesSent: Rule(413),
     SuspiciousOperation: Rule(400),
     DjangoBadRequest: Rule(400),
+    MultiPartParserError: Rule(400),
     ValidationError: Rule(400),
     OperationalError: Rule(503, is_retryable=True, retry_after_seconds=2),
     InterfaceError: Rule(503, is_retryable=True, retry_after_seconds=2),

@@ -1,5 +1,6 @@
 """Bounds on what a request may send, judged as early as its parts are known and before anything is stored."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.files.uploadhandler import FileUploadHandler
@@ -36,11 +37,16 @@ def guard_upload(request: HttpRequest) -> None:
             param="Content-Length",
         )
     if request.content_type == "multipart/form-data":
-        request.upload_handlers.insert(0, FileBound(request))
+        keepers = list(request.upload_handlers)
+        request.upload_handlers.insert(0, FileBound(request, keepers))
 
 
 class FileBound(FileUploadHandler):
     """Stop a multipart body at the first file that is too large, whatever its Content-Length claimed."""
+
+    def __init__(self, request: HttpRequest, keepers: Sequence[FileUploadHandler]) -> None:
+        super().__init__(request)
+        self.keepers = keepers
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
         """Start counting a file."""
@@ -50,11 +56,13 @@ class FileBound(FileUploadHandler):
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:
         """Count, and hand the bytes on to the handlers that keep them.
 
-        Raises: TooLarge; Django then throws the temporary files away.
+        Raises: TooLarge, after the file that was under way was thrown away; Django does so with the others.
         """
         self.size_bytes += len(raw_data)
         allowed = limits().max_upload_bytes
         if self.size_bytes > allowed:
+            for keeper in self.keepers:
+                keeper.upload_interrupted()
             raise TooLarge(
                 _("The file %(name)s is larger than %(allowed)s bytes. Nothing was stored.")
                 % {"name": (self.file_name or "")[:100], "allowed": allowed},

@@ -19,7 +19,7 @@ def write_question(question: Question) -> dict[str, Any]:
         "prompt": question.prompt,
         "schema": question.schema,
         "state": question.state,
-        "value": question.value,
+        "value": _unboxed(question.value),
         "asked_at": _time(question.asked_at),
         "expires_at": _time(question.expires_at),
         "closed_at": _time(question.closed_at),
@@ -39,7 +39,7 @@ def write_step(step: Step) -> dict[str, Any]:
         "effect": step.effect,
         "state": step.state,
         "arguments": step.arguments,
-        "result": step.result,
+        "result": _unboxed(step.result),
         "error": step.error,
         "usage": step.usage,
         "started_at": _time(step.started_at),
@@ -103,6 +103,11 @@ def write_document(document: Document) -> dict[str, Any]:
         "created_at": _time(document.created_at),
         "links": {"self": f"{API_ROOT}/documents/{document_id}"},
     }
+
+
+def _unboxed(stored: Any) -> Any:
+    # Values are stored as {"value": x}, so that a null that was given differs from nothing given yet.
+    return stored["value"] if isinstance(stored, dict) and set(stored) == {"value"} else stored
 
 
 def _time(at: datetime | None) -> str | None:
