@@ -9,6 +9,9 @@ from typing import Any
 
 import structlog
 
+# Without local variables: they hold tokens, headers and payloads.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 def logging_config(*, json_lines: bool, level: str) -> dict[str, Any]:
     """Build the dictConfig of every Outlive process, and apply it: structlog and logging share it.
@@ -24,7 +27,7 @@ def logging_config(*, json_lines: bool, level: str) -> dict[str, Any]:
         structlog.processors.StackInfoRenderer(),
     ]
     render: list[Any] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_TRACEBACKS, structlog.processors.JSONRenderer()]
         if json_lines
         else [structlog.dev.ConsoleRenderer(colors=False)]
     )
