@@ -6,6 +6,9 @@ SET_UP = python=$$(sh config/stack/find_python.sh) && exec "$$python" -m config.
 SERVICES = $(PYTHON_BIN) -m config.stack services
 WITH_PATH = PATH="$(CURDIR)/.venv/bin:$$PATH"
 
+# The wheels are installed without bytecode (see set_up.py): the first import writes it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help app dev programs up down test check style types layers migrations bench
 
 help: ## list the targets

@@ -47,6 +47,7 @@ def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: A
         "MAIL_LOOKUP_URL": target,
         "SMTP_HOST": LOOPBACK,
         "SMTP_PORT": str(addresses.mail),
+        "SMTP_FROM": "outlive@demo.invalid",
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -67,7 +68,7 @@ def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addre
         )
 
     model, target, mail = str(addresses.model), str(addresses.target), str(addresses.mail)
-    record = str(state.root / "target.json")
+    record = str(state.root / "target.jsonl")
     web = spec(
         "web", "-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web), stop_within_seconds=4.0
     )
@@ -94,7 +95,7 @@ def is_listening(port: int) -> bool:
         return False
 
 
-def answers_http(port: int, path: str = "/") -> bool:
+def answers_http(port: int, path: str = "/readyz") -> bool:
     """Tell whether the web server answers the page with anything but a server error."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_SECONDS)
     try:
@@ -123,7 +124,7 @@ def keep_demo(state: StateFolder, answer: str, base_url: str) -> dict[str, str |
     line of the answer is no JSON object.
     """
     lines = answer.strip().splitlines()
-    said = json.loads(lines[-1]) if lines else {}
+    said = json.loads(lines[-1] if lines else "")
     if not isinstance(said, dict):
         raise ValueError("no JSON object")
     known = load_demo(state)
@@ -132,4 +133,6 @@ def keep_demo(state: StateFolder, answer: str, base_url: str) -> dict[str, str |
     for name in ("password", "token"):
         demo[name] = said.get(name) or (known.get(name) if same_user else None)
     write_private(state.demo, json.dumps(demo))
+    # The command line of this checkout reads this one.
+    write_private(state.client, json.dumps({"base_url": base_url, "token": demo["token"]}))
     return demo

@@ -43,6 +43,10 @@ class StateFolder:
     def demo(self) -> Path:
         return self.root / "demo.json"
 
+    @property
+    def client(self) -> Path:
+        return self.root / "client.json"
+
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 

@@ -128,7 +128,7 @@ def test_a_taken_port_is_one_line_and_nothing_is_started(start_up: StartUp) -> N
         assert running.process.wait(30) == 2
     assert f"Port {running.port} is taken" in running.text
     assert len(running.text.strip().splitlines()) == 1
-    assert not (running.state / "pg").exists()
+    assert not list((running.state / "logs").iterdir())
 
 
 def test_two_starts_in_one_checkout_are_one_line(start_up: StartUp) -> None:
