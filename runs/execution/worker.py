@@ -1,0 +1,144 @@
+"""RunWorker: an RQ worker that carries many runs at once in one event loop.
+
+RQ keeps its queue, its registries and its dashboard. A slot is taken before a job is taken, so a full worker leaves
+jobs to others. RQ's main thread dequeues, a pool thread keeps the books of each job, the loop does the work. When
+Redis is away, runs go on; RQ's work loop ends and is entered again.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+import redis
+from rq import Queue, SimpleWorker
+from rq.exceptions import StopRequested
+from rq.executions import Execution
+from rq.job import Job
+from rq.timeouts import BaseDeathPenalty
+
+from runs.conf import limits
+from runs.execution.loop_thread import LoopThread
+
+logger = logging.getLogger(__name__)
+
+# RQ forgets a job whose worker has not been heard for 420 s; ours last for hours.
+HEARTBEAT_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+class NoPenalty(BaseDeathPenalty):
+    """RQ's job timeout raises in its main thread; our deadlines live on the run's row."""
+
+    def setup_death_penalty(self) -> None: ...
+
+    def cancel_death_penalty(self) -> None: ...
+
+
+class RunWorker(SimpleWorker):
+    """Takes jobs while it has slots; `run_until_stopped` instead of RQ's `work`."""
+
+    death_penalty_class = NoPenalty
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._slots = threading.Semaphore(limits().concurrency)
+        self._threads = ThreadPoolExecutor(limits().concurrency, thread_name_prefix="job")
+        self._loop: LoopThread | None = None
+        self._is_draining = False
+        self._may_interrupt = False
+        self._over = threading.Event()
+
+    def run_until_stopped(self, loop: LoopThread) -> None:
+        """Work until SIGTERM or SIGINT, then let every run go. A second signal lets them go at once."""
+        self._loop = loop
+        threading.Thread(target=self._beat, name="rq heartbeat", daemon=True).start()
+        pause = FIRST_PAUSE_SECONDS
+        while not self._is_draining:
+            began = time.monotonic()
+            try:
+                self.work(logging_level="WARNING")
+            except (redis.RedisError, OSError) as error:
+                logger.warning("worker.redis_away", extra={"error": repr(error)[:200]})
+            if self._is_draining:
+                break
+            pause = FIRST_PAUSE_SECONDS if time.monotonic() - began > pause * 10 else pause * 2
+            time.sleep(min(pause, LONGEST_PAUSE_SECONDS))
+        self._threads.shutdown(wait=True)
+        self._over.set()
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Take nothing new and drain. Not RQ's way: that one waits for its one job to end."""
+        assert self._loop is not None  # handlers are installed by `work`
+        if self._is_draining:
+            self._loop.hurry()
+            return
+        self._is_draining = self._stop_requested = True
+        logger.info("worker.drains", extra={"worker": self.name, "runs": len(self.executions)})
+        self._loop.drain()
+        if self._may_interrupt:
+            raise StopRequested
+
+    request_force_stop = request_stop
+
+    def register_birth(self) -> None:
+        """Say that we are here, also after Redis was away and still has our key."""
+        self.connection.delete(self.key)
+        super().register_birth()  # type: ignore[no-untyped-call]
+
+    def teardown(self) -> None:
+        """At each end of `work`: before a real end all runs are let go."""
+        if self._is_draining:
+            self._threads.shutdown(wait=True)
+        with contextlib.suppress(redis.RedisError, OSError):
+            super().teardown()  # type: ignore[no-untyped-call]
+
+    def dequeue_job_and_maintain_ttl(
+        self, timeout: int | None, max_idle_time: int | None = None
+    ) -> tuple[Job, Queue] | None:
+        """Take a slot, then a job. A job that a signal cuts off here stays in RQ's intermediate queue; its run's
+        outbox row asks again."""
+        self._may_interrupt = True
+        try:
+            if self._is_draining:
+                raise StopRequested
+            self._slots.acquire()
+            try:
+                result: tuple[Job, Queue] | None = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+            except BaseException:
+                self._slots.release()
+                raise
+        finally:
+            self._may_interrupt = False
+        if result is None:
+            self._slots.release()
+        return result
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Hand the job to a thread that waits for its run."""
+        try:
+            execution = self.prepare_execution(job)
+            self._threads.submit(self._perform, job, queue, execution)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def _perform(self, job: Job, queue: Queue, execution: Execution) -> None:
+        try:
+            self.perform_job(job, queue, execution)
+        except Exception:  # the edge of the thread: RQ could not keep its books, the run's row is not concerned
+            self.executions.pop(execution.id, None)
+            logger.warning("job.not_booked", exc_info=True, extra={"worker": self.name, "job_id": job.id})
+        finally:
+            self._slots.release()
+
+    def _beat(self) -> None:
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            with contextlib.suppress(redis.RedisError, OSError):
+                self.heartbeat()
+                for execution in list(self.executions.values()):
+                    self.maintain_heartbeats(execution.job, execution)
