@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from runs.documents.words import content_words, is_cjk, numbers, sentences, tokens
 
 MIN_SUPPORT = 0.6  # this share of a sentence's words must stand in its sources
+MIN_SECOND_WORDS = 2  # a second source is cited when it adds so many
 MIN_WORDS = 3  # a shorter sentence says nothing that could be checked
 MAX_QUOTE_CHARS = 320
 _CITATION = re.compile(
@@ -116,13 +117,17 @@ def _support(sentence: str, words: frozenset[str], bags: Sequence[tuple[Source, 
         return share >= MIN_SUPPORT and needed_numbers <= bag.numbers and needed_names <= bag.all
 
     ordered = sorted(bags, key=lambda item: -len((words | needed_numbers) & (item[1].all | item[1].numbers)))
-    for source, bag in ordered:
+    for first, bag in ordered:
         if holds(bag):
-            return (source,)
-    for source, bag in ordered[:1]:
+            missing = words - bag.all
+            second = max(ordered, key=lambda item: len(missing & item[1].all), default=None)
+            if second is not None and len(missing & second[1].all) >= MIN_SECOND_WORDS:
+                return first, second[0]
+            return (first,)
+    for first, bag in ordered[:1]:
         for other, more in ordered[1:]:
             if holds(_Words(bag.all | more.all, bag.numbers | more.numbers)):
-                return source, other
+                return first, other
     return ()
 
 

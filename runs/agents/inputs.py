@@ -44,7 +44,8 @@ def parse_input(model: type[BaseModel], raw: object) -> BaseModel:
     if not isinstance(raw, Mapping):
         raise AgentInputInvalid((InputProblem("input", "must be an object"),))
     unclean = [InputProblem(_path(p.path), p.message) for p in find_problems(raw)]
-    unclean += [InputProblem(_path(path), "is a number out of range") for path in _huge_numbers(raw)]
+    if not unclean:  # only now is it sure that the nesting is bounded
+        unclean = [InputProblem(_path(path), "is a number out of range") for path in _huge_numbers(raw)]
     if unclean:
         raise AgentInputInvalid(tuple(unclean[:MAX_PROBLEMS]))
     text = json.dumps(raw, ensure_ascii=False)

@@ -14,9 +14,9 @@ import math
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUserError
@@ -26,7 +26,7 @@ from runs.errors import UnknownAgent
 from tools.effects import JSON
 from tools.plain_json import clean_json
 
-type AgentFunction = Callable[..., Awaitable[Any]]
+type AgentFunction = Callable[..., Coroutine[Any, Any, Any]]
 type OnDisconnect = str | Mapping[str, float]
 
 BUILTIN = ("chat", "researcher", "assistant", "billing", "probe")
@@ -35,6 +35,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _agents: dict[str, "AgentSpec"] = {}
 _loading = threading.RLock()
 _loaded = threading.Event()
+
+
+class AgentDecorator(Protocol):
+    """Takes an async function and gives it back as it is."""
+
+    def __call__[F: AgentFunction](self, fn: F, /) -> F: ...
 
 
 class AgentModuleFailed(ImportError):
@@ -81,8 +87,8 @@ class AgentSpec:
         """Return the JSON schema of the input, for forms and the API's document."""
         return {"additionalProperties": False, **self.input_model.model_json_schema(by_alias=True)}
 
-    def start(self, ctx: object, raw_input: object) -> Awaitable[Any]:
-        """Return the awaitable of one walk through the agent. Raises: InvalidInput."""
+    def start(self, ctx: object, raw_input: object) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of one walk through the agent. Raises: InvalidInput."""
         checked = self.parse_input(raw_input)
         return self.fn(ctx, checked) if self.takes_input else self.fn(ctx)
 
@@ -114,14 +120,14 @@ def agent(
     deadline_seconds: float | None = None,
     listed: bool = True,
     description: str | None = None,
-) -> Callable[[AgentFunction], AgentFunction]:
+) -> AgentDecorator:
     """Register an async function as an agent and return it unchanged.
 
     description: default is the docstring's first paragraph. Raises TypeError or ValueError at import where the
     declaration cannot work, or the name is taken by another function.
     """
 
-    def decorate(fn: AgentFunction) -> AgentFunction:
+    def decorate[F: AgentFunction](fn: F) -> F:
         _check_declaration(name, fn, on_disconnect, deadline_seconds)
         input_model, result, takes_input = _read_signature(name, fn)
         text = inspect.cleandoc(fn.__doc__ or "").split("\n\n")[0] if description is None else description

@@ -15,6 +15,7 @@ from runs.documents.words import content_words
 K1 = 1.2
 B = 0.6
 LABEL_WEIGHT = 3
+OTHERS = 20  # as if so many more passages held none of the words: in a small set a word in all of it still counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def rank(question: str, candidates: Sequence[Candidate]) -> list[tuple[int, floa
     bags = [_bag(candidate) for candidate in candidates]
     lengths = [sum(bag.values()) for bag in bags]
     average = sum(lengths) / len(lengths) or 1.0
-    weights = {word: _rarity(sum(word in bag for bag in bags), len(bags)) for word in wanted}
+    weights = {word: _rarity(sum(word in bag for bag in bags), len(bags) + OTHERS) for word in wanted}
     total = sum(weights.values()) or 1.0
     scored: list[tuple[int, float]] = []
     for index, bag in enumerate(bags):

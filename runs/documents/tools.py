@@ -4,7 +4,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 from pydantic import Field
 
 from runs.documents.search import find_passages
@@ -41,7 +41,7 @@ async def read_document(
 
 
 def _search(tenant_id: UUID, query: str, documents: list[str] | None, limit: int) -> JSON:
-    close_old_connections()  # this thread lives as long as its worker; a connection that broke must not stay
+    _drop_broken_connection()
     visible = Document.objects.filter(tenant_id=tenant_id)
     missing: list[JSON] = []
     if documents is not None:
@@ -67,7 +67,7 @@ def _search(tenant_id: UUID, query: str, documents: list[str] | None, limit: int
 
 
 def _read(tenant_id: UUID, text: str, first: int, count: int) -> JSON:
-    close_old_connections()
+    _drop_broken_connection()
     visible = Document.objects.filter(tenant_id=tenant_id)
     pk = _document_id(text)
     document = visible.filter(pk=pk).first() if pk else visible.filter(name=text).order_by("created_at", "pk").last()
@@ -83,6 +83,12 @@ def _read(tenant_id: UUID, text: str, first: int, count: int) -> JSON:
         "passages": [_passage(passage, document) for passage in found[:count]],
         "next": found[count].ordinal if len(found) > count else None,
     }
+
+
+def _drop_broken_connection() -> None:
+    """Let a dead connection go: this thread lives as long as its worker, and outside a request nobody else does it."""
+    if not connection.in_atomic_block:
+        close_old_connections()
 
 
 def _passage(passage: Passage, document: Document) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-import pytest
-
 from runs.access import Actor
 from runs.documents.search import Hit, find_passages
-from runs.documents.services import load_samples, upload_document
+from runs.documents.services import upload_document
 
 
 def search(actor: Actor, question: str, **more: object) -> list[Hit]:
@@ -19,12 +17,6 @@ QUESTIONS = [
     ("How much is paid for a hotel per night in Paris?", "travel-expenses.pdf", "190 euros"),
     ("夜班补贴是多少？", "值班手册.md", "三百元"),
 ]
-
-
-@pytest.fixture
-def library(owner: Actor) -> Actor:
-    load_samples(owner)
-    return owner
 
 
 def test_the_best_passage_is_the_right_one(library: Actor) -> None:
