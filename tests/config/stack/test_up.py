@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 
 import psycopg
@@ -12,6 +14,7 @@ import redis
 
 from config.stack.embedded_postgres import database_url
 from config.stack.identity import start_time
+from config.stack.state import CHECKOUT
 from tests.config.stack.running import Running, wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -161,3 +164,28 @@ def test_a_signal_during_the_start_stops_it(start_up: StartUp) -> None:
     assert running.stop() == 0
     assert "Stopped after" in running.text
     assert not list((running.state / "processes").iterdir())
+
+
+def down(running: Running) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKOUT), "OUTLIVE_STATE": str(running.state)}
+    argv = [sys.executable, "-m", "config.stack", "down"]
+    return subprocess.run(argv, env=environ, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+
+def test_down_stops_a_running_stack_and_is_happy_with_none(start_up: StartUp) -> None:
+    running = start_up()
+    running.await_ready()
+    done = down(running)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Outlive is stopped.")
+    assert running.process.wait(30) == 0
+    assert down(running).returncode == 0
+
+
+def test_down_ends_what_a_killed_stack_left(start_up: StartUp) -> None:
+    running = start_up()
+    running.await_ready()
+    grandchild = running.pid_of("grandchild")
+    running.process.kill()
+    running.process.wait()
+    assert down(running).returncode == 0
+    assert start_time(grandchild) is None
