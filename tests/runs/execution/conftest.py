@@ -97,7 +97,7 @@ class Bench:
 async def until(fact: Callable[[], Awaitable[bool]], *, seconds: float = 10.0) -> None:
     """Wait until the fact holds; it is looked at again and again, because other processes make it true."""
     async with asyncio.timeout(seconds):
-        while not await fact():
+        while not await fact():  # noqa: ASYNC110 - what makes it true is in other processes
             await asyncio.sleep(0.01)
 
 
