@@ -10,7 +10,7 @@ snapshot on the same connection. Nothing is ever skipped in silence.
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -47,7 +47,7 @@ class Opening:
     grants: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def follow(hub: Hub, opening: Opening, reader: Reader) -> AsyncIterator[Any]:
+async def follow(hub: Hub, opening: Opening, reader: Reader) -> AsyncGenerator[Any, None]:
     """Give what the connection is to be sent, encoded by the reader's wire, until the stream or the reader ends.
 
     The last thing is always a `closing` frame; `reader.ending` holds its code. Back-pressure is the caller's: nothing

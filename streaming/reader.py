@@ -65,16 +65,20 @@ class Window:
 
 
 class Reader:
-    """A connection that follows a stream. `evict` cuts it from outside, when a send does not come back."""
+    """A connection that follows a stream.
 
-    def __init__(self, wire: Wire, *, who: Any = None, evict: Callable[[], None] | None = None) -> None:
+    `who` is checked again while it is open (streaming/guard.py); `evict` cuts it from outside, when a send does not
+    come back.
+    """
+
+    def __init__(self, wire: Wire, *, who: Any = None) -> None:
         self.wire, self.who = wire, who
+        self.evict: Callable[[], object] | None = None
         self.encode: Encoder = wire.events
         self.window = Window()
         self.ending: Ending | None = None
         self.sending_since: float | None = None
         self.wants_beat = False
-        self._evict = evict
         self._is_poked = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -107,7 +111,8 @@ class Reader:
 
     def check(self, now: float) -> None:
         """Send the reader away if its transport has not taken a message for too long."""
-        if self.sending_since is not None and now - self.sending_since > STUCK_SECONDS and self._evict is not None:
+        is_stuck = self.sending_since is not None and now - self.sending_since > STUCK_SECONDS
+        if is_stuck and self.evict is not None:
             self.ending = SLOW
-            evict, self._evict = self._evict, None
+            evict, self.evict = self.evict, None
             evict()

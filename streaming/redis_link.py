@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
@@ -112,8 +113,7 @@ class RedisLink(asyncio.Protocol):
             self._transport.write(write_command(*words))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # both kinds of connections above are streams
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # both kinds of connections above are streams
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

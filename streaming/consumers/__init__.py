@@ -1,0 +1,1 @@
+"""ASGI applications for the WebSocket addresses."""

@@ -1,0 +1,57 @@
+"""The feed, /ws/v1/runs/: which runs of the reader's tenant have changed, for the run list.
+
+A message names runs and versions, never their content; the page reloads the rows that it shows. It is a hint with a
+polled net below it: there is no cursor, and a client that comes back reloads its list.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+from uuid import UUID
+
+from runs.ids import text_id
+from streaming import protocol
+from streaming.consumers.socket import ClientFrame, Socket
+from streaming.hub import DRAIN, Hub
+from streaming.protocol import HEARTBEAT_SECONDS, Control
+from streaming.reader import DONE, Reader
+
+
+async def feed_socket(scope: Any, receive: Any, send: Any) -> None:
+    """Serve one connection from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    opened = await socket.open(None)
+    if opened is None:
+        return
+    hub, admitted = opened
+
+    def take(frame: ClientFrame) -> None:
+        """Nothing depends on what this client says."""
+
+    await socket.serve(follow_feed(hub, admitted.actor.tenant.pk, socket.reader), take)
+
+
+async def follow_feed(hub: Hub, tenant_id: UUID, reader: Reader) -> AsyncGenerator[Any, None]:
+    """Give `ready`, then `run.changed` frames, until the reader ends; at last `closing`."""
+    feed = await hub.join_feed(tenant_id, reader)
+    try:
+        if hub.is_draining:
+            reader.end(DRAIN)
+        yield reader.wire.control(Control("ready", {"v": 1, "heartbeat_s": HEARTBEAT_SECONDS}))
+        while reader.ending is None:
+            frames = [
+                Control("run.changed", {"run": text_id("run", run_id), "version": version})
+                for run_id, version in feed.take(reader).items()
+            ]
+            if reader.wants_beat:
+                reader.wants_beat = False
+                frames.append(Control("heartbeat", {}))
+            if not frames:
+                await reader.wait()
+            for frame in frames:
+                reader.sending_since = hub.now()
+                yield reader.wire.control(frame)
+                reader.sending_since = None
+    finally:
+        hub.leave(feed, reader)
+    ending = reader.ending or DONE
+    yield reader.wire.control(protocol.closing(ending.code, ending.reason, retry_after=ending.retry_after))
