@@ -57,8 +57,11 @@ def require_free_port(host: str, port: int) -> None:
             raise CannotStart(f"Port {port} on {host} is taken or not allowed: {error.strerror}.") from error
 
 
-def serve(host: str, port: int, stop: threading.Event) -> None:
-    """Load the model, announce it on stdout, and serve until stop is set."""
+def start_server(host: str, port: int) -> Any:
+    """Load the model and start to serve; return the server, which serves as long as somebody holds it.
+
+    Letting go of it joins its threads, and that waits for every generation in flight.
+    """
     try:
         xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
@@ -75,6 +78,7 @@ def serve(host: str, port: int, stop: threading.Event) -> None:
     params.endpoint_slots = True
     params.endpoint_metrics = True
     params.use_jinja = True
+    params.cache_ram_mib = 0  # by default it keeps old prompts in up to 8 GiB of memory
     params.ui = False
     params.verbosity = -1
     try:
@@ -84,7 +88,7 @@ def serve(host: str, port: int, stop: threading.Event) -> None:
     line = {"ready": True, "url": server.listening_address, "pid": os.getpid(), "slots": SLOTS}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
-    stop.wait()
+    return server
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -101,12 +105,12 @@ def main(arguments: list[str] | None = None) -> int:
         if options.die_with_parent:
             die_with_parent()
         require_free_port(options.host, options.port)
-        serve(options.host, options.port, stop)
+        server = start_server(options.host, options.port)
     except CannotStart as error:
         sys.stderr.write(f"model server: {error}\n")
         return 2
-    sys.stdout.flush()
-    # The library joins its threads on exit, which waits for every generation in flight; nothing is worth that.
+    stop.wait()
+    assert server is not None  # held until here on purpose; nothing in flight is worth waiting for
     os._exit(0)
 
 
