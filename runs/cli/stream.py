@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runs.cli.api import ANSWER_SECONDS, CONNECT_SECONDS, SILENCE_SECONDS, ApiClient, problem_of
-from runs.cli.problems import Unreachable
+from runs.cli.plain_text import safe_line
+from runs.cli.problems import Refused, Unreachable
 from runs.cli.slim_httpx import httpx, httpx_sse
 
 SHORTEST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 20.0
+CODE_DONE, FIRST_FINAL_CODE = 1000, 4500  # streaming/protocol.py: from here on "do not come back by yourself"
 ENDS = frozenset({"run.completed", "run.failed", "run.cancelled", "run.needs_reconciliation"})
 
 type Frame = dict[str, Any]
@@ -52,20 +54,22 @@ class RunStream:
     pause: Pause = field(default_factory=Pause)
     clock: Callable[[], float] = time.monotonic
     _has_ended: bool = False
+    _lost_at: float | None = None
     _retry_after: float = 0.0
+    _pieces: list[str] = field(default_factory=list)
 
     def frames(self) -> Iterator[Frame]:
         """Yield each frame once, in order, until the run has ended.
 
-        Control frames (gap, snapshot, …) come too. A frame is behind us once the caller asks for the next one.
-        Raises: Refused (no such run, no right), Unreachable after `give_up_seconds` without a sign of life.
+        Control frames (gap, snapshot, …) come too; a snapshot in parts comes as one. A frame is behind us, and the
+        cursor is at it, once the caller asks for the next one.
+        Raises: Refused (no such run, no right), Unreachable after `give_up_seconds` without a frame since a cut.
         """
-        last_sign = self.clock()
         while not self._has_ended:
             reason = "the server closed the stream"
             try:
                 for frame in self._connect():
-                    last_sign = self.clock()
+                    self._lost_at = None
                     self.pause.reset()
                     yield frame
                     self._advance(frame)
@@ -75,22 +79,29 @@ class RunStream:
                 reason = str(error) or type(error).__name__
             except Unreachable as problem:
                 reason = problem.message
-            if self._has_ended:
-                return
-            if self.clock() - last_sign > self.give_up_seconds:
-                raise Unreachable(
-                    f"No contact for {self.give_up_seconds:.0f} s ({reason}). The run goes on at the server: "
-                    f"outlive run follow {self.run_id}{f' --after {self.cursor}' if self.cursor else ''}"
-                )
-            self.on_cut(reason)
-            self.pause.wait(self._retry_after)
-            self._retry_after = 0.0
+            if not self._has_ended:
+                self._bridge(reason)
+
+    def _bridge(self, reason: str) -> None:
+        """Wait before the next connection, or give up."""
+        now = self.clock()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        if now - self._lost_at > self.give_up_seconds:
+            back = f" --after {self.cursor}" if self.cursor else ""
+            raise Unreachable(
+                f"No contact for {self.give_up_seconds:.0f} s ({reason}). The run goes on at the server: "
+                f"outlive run follow {self.run_id}{back}"
+            )
+        self.on_cut(reason)
+        self.pause.wait(self._retry_after)
+        self._retry_after = 0.0
 
     def _connect(self) -> Iterator[Frame]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self.cursor is not None:
             headers["Last-Event-ID"] = self.cursor
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+        self._pieces = []
         with self.client.http.stream(
             "GET", f"/runs/{self.run_id}/events", headers=headers, timeout=timeout
         ) as response:
@@ -101,9 +112,24 @@ class RunStream:
                 response.read()
                 raise problem_of(response)
             for event in httpx_sse.EventSource(response).iter_sse():
-                frame = _read_frame(event.event, event.data)
+                frame = self._join(_read_frame(event.event, event.data))
                 if frame is not None and not self._is_behind(frame):
                     yield frame
+
+    def _join(self, frame: Frame | None) -> Frame | None:
+        """Put the parts of a large snapshot together; None until the last one is there."""
+        if frame is None or frame["type"] != "snapshot" or "view" in frame:
+            return frame
+        if frame.get("part") == 1:
+            self._pieces = []
+        self._pieces.append(str(frame.get("text")))
+        if frame.get("part") != frame.get("parts") or len(self._pieces) != frame.get("parts"):
+            return None
+        try:
+            view = json.loads("".join(self._pieces))
+        except ValueError:
+            return None  # a broken snapshot moves no cursor: the next connection gets a whole one
+        return {**frame, "view": view}
 
     def _is_behind(self, frame: Frame) -> bool:
         if "seq" not in frame or self.cursor is None:
@@ -117,10 +143,19 @@ class RunStream:
             self.cursor = f"{frame['stream_id']}:{frame['seq']}"
             if kind in ENDS:
                 self._has_ended = True
-        elif kind == "snapshot" and frame.get("part", 1) >= frame.get("parts", 1):
+        elif kind == "snapshot":
             self.cursor = frame.get("cursor") or self.cursor
         elif kind == "closing":
-            self._retry_after = float(frame.get("retry_after") or 0.0)
+            self._close(frame)
+
+    def _close(self, frame: Frame) -> None:
+        code = frame.get("code")
+        if code == CODE_DONE:
+            self._has_ended = True
+        elif isinstance(code, int) and code >= FIRST_FINAL_CODE:
+            reason = safe_line(str(frame.get("reason")))
+            raise Refused(403, "stream_closed", f"The server closed the stream for good: {reason}.", None)
+        self._retry_after = float(frame.get("retry_after") or 0.0)
 
 
 def _read_frame(name: str, data: str) -> Frame | None:
