@@ -12,7 +12,7 @@ from tools.processes.groups import GroupLauncher
 from tools.processes.links import Launcher, Link, Message
 from tools.processes.output import OnOutput
 from tools.processes.proofs import forget_proof, load_proof
-from tools.processes.results import ProcessKeyInUse, ProcessResult, TreeProof, UnknownProcess
+from tools.processes.results import ProcessKeyInUse, ProcessResult, RequestLost, TreeProof, UnknownProcess
 from tools.processes.streams import Streams
 from tools.processes.wards import WardLauncher
 from tools.scope import CancelReason, Scope, boottime
@@ -81,15 +81,12 @@ class ProcessHost:
                 Streams(stdin=stdin, limit_bytes=output_limit_bytes, on_output=on_output)
             ) as streams:
                 request = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "grace": term_grace_seconds}
-                link = await self._launch(request, key, streams)
+                link = await self._start(request, key, streams)
                 try:
-                    await _started(link)
                     proof = await _see_through(link, streams, scope, deadline, term_grace_seconds)
                     return _result(link, streams, proof)
                 finally:
-                    with self._lock:  # nobody sends to a socket that is being closed
-                        self._links[key] = None
-                    link.close()
+                    self._let_go(key, link)
         finally:
             with self._lock:
                 del self._links[key]
@@ -143,6 +140,29 @@ class ProcessHost:
         fitting = [prefix for prefix in self._leases if key.startswith(prefix)]
         return self._leases[max(fitting, key=len)] if fitting else None
 
+    def _let_go(self, key: str, link: Link) -> None:
+        with self._lock:  # nobody sends to a socket that is being closed
+            self._links[key] = None
+        link.close()
+
+    async def _start(self, request: Message, key: str, streams: Streams) -> Link:
+        """Launch until exec worked; once more when the resident was killed with our request in its hands."""
+        for is_last_try in (False, True):
+            link = await self._launch(request, key, streams)
+            try:
+                await _started(link)
+            except RequestLost:
+                self._let_go(key, link)
+                if is_last_try:
+                    raise
+            except BaseException:
+                self._let_go(key, link)
+                raise
+            else:
+                break
+        streams.close_child_ends()
+        return link
+
     async def _launch(self, request: Message, key: str, streams: Streams) -> Link:
         if self._proof_dir is not None:
             forget_proof(self._proof_dir, key)
@@ -150,7 +170,6 @@ class ProcessHost:
             until = self._lease_of(key)
         request |= {"key": key, "until": until, "proof_dir": self._proof_dir}
         link = await self._launcher.launch(request, streams.child_fds)
-        streams.close_child_ends()
         with self._lock:
             self._links[key] = link
             is_doomed, renewed = key in self._doomed, self._lease_of(key)

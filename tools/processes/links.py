@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any, Protocol
 
-from tools.processes.results import CommandNotStarted
+from tools.processes.results import CommandNotStarted, RequestLost
 
 type Message = dict[str, Any]
 
@@ -14,7 +14,10 @@ _MESSAGE_BYTES = 65536
 
 
 class Link(Protocol):
-    """One running command. started: its pid; gone: the last message, None when the ward died without one."""
+    """One running command.
+
+    started: its pid, 0 if the ward died before it could tell. gone: the last message, None if the ward died without one.
+    """
 
     started: asyncio.Future[int]
     gone: asyncio.Future[Message | None]
@@ -49,6 +52,7 @@ class WardLink:
         self.gone: asyncio.Future[Message | None] = loop.create_future()
         self.ended: Message | None = None
         self._program = program
+        self._is_taken_up = False
         self._control = control
         self._control.setblocking(False)
         self._loop = loop
@@ -79,7 +83,9 @@ class WardLink:
             self._take(json.loads(text))
 
     def _take(self, message: Message) -> None:
-        if "pid" in message and not self.started.done():
+        if "ward" in message:
+            self._is_taken_up = True
+        elif "pid" in message and not self.started.done():
             self.started.set_result(message["pid"])
         elif "error" in message and not self.started.done():
             self.started.set_exception(CommandNotStarted(self._program, message["error"], message["errno"]))
@@ -89,8 +95,10 @@ class WardLink:
             self.ended = message
 
     def _finish(self, message: Message | None) -> None:
-        if not self.started.done():
-            self.started.set_exception(CommandNotStarted(self._program, "its ward died"))
+        if not self.started.done() and self._is_taken_up:
+            self.started.set_result(0)  # it may have begun; that no proof follows says the rest
+        elif not self.started.done():
+            self.started.set_exception(RequestLost(self._program))
             self.started.exception()  # seen: whoever closes an unstarted link does not await it
         if not self.gone.done():
             self.gone.set_result(message)

@@ -2,6 +2,7 @@
 
 ProcessFault
   CommandNotStarted   exec failed, or the lease was over: nothing of the command ran
+    RequestLost         nobody took the request up (the resident was killed): the same request may be made again
   ProcessKeyInUse     a command of this key is still running here
   UnknownProcess      no command of this key is running here
 """
@@ -22,6 +23,13 @@ class CommandNotStarted(ProcessFault):
         super().__init__(f"{program} did not start: {os.strerror(errno) if errno else reason}")
         self.program = program
         self.errno = errno
+
+
+class RequestLost(CommandNotStarted):
+    """The resident died before a ward took the request up."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(program, "nobody took the request up")
 
 
 class ProcessKeyInUse(ProcessFault):

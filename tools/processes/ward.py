@@ -5,7 +5,8 @@ living ancestor is our child. Looking through /proc only finds whom to signal.
 
 control socket (SEQPACKET, JSON):
     worker -> ward    {"stop": grace seconds}   {"until": CLOCK_BOOTTIME seconds}   EOF = the worker died
-    ward -> worker    {"pid"} or {"error", "errno"}   {"exit", "by_itself"}   {"gone": true, ...} only after ECHILD
+    ward -> worker    {"ward"}   {"pid"} or {"error", "errno"}   {"exit", "by_itself"}
+                      {"gone": true, ...} only after ECHILD
 
     running --stop, end of the command--> TERM, grace --> KILL each 2 ms --> gone
     running --lease end, worker's death--> KILL each 2 ms --> gone
@@ -86,6 +87,7 @@ class Ward:
                 self._say({"error": "The lease ended before the command started.", "errno": 0})
                 return False
             self.lease.set(until)
+        self._say({"ward": os.getpid()})  # from here on the command may run; before it, it never did
         reader, writer = os.pipe2(os.O_CLOEXEC)
         ward_pid = os.getpid()
         self.main = os.fork()
