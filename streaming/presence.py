@@ -12,9 +12,11 @@ from runs.decisions import controls
 from runs.decisions.controls import Attached
 from runs.errors import Busy
 from streaming.hub import DATABASE_ERRORS
+from streaming.reader import Reader
 
 logger = logging.getLogger(__name__)
 RENEW_SECONDS = 3.0  # signs of life that come sooner are not written; the lease is 10 s
+BEAT_SECONDS = 4.0  # heartbeats of a control connection: a hidden tab's timers sleep, its answers to messages do not
 
 
 class Presence:
@@ -47,6 +49,12 @@ class Presence:
             except (*DATABASE_ERRORS, Busy) as error:
                 logger.warning("presence.not_renewed", extra={"run_id": self._run_id.hex, "error": repr(error)})
             await asyncio.sleep(RENEW_SECONDS)
+
+    async def beat(self, reader: Reader) -> None:
+        """Send heartbeats that a client can answer within the lease, until cancelled."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            reader.beat()
 
     async def detach(self) -> None:
         """Count no more. If this cannot be written, the lease runs out instead."""

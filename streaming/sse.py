@@ -16,7 +16,6 @@ from streaming.protocol import RETRY_MS
 from streaming.reader import Reader
 from streaming.wires import SSE
 
-CONTROL_BEAT_SECONDS = 4.0  # of a stream that is a control connection, well inside the presence lease of 10 s
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 
 
@@ -45,8 +44,8 @@ async def _events(opening: Opening, who: Who, connection: Any, *, is_control: bo
             presence = Presence(hub.db, opening.run_id, who.user_id)
             stack.push_async_callback(presence.detach)
             if await presence.attach() is not None:
-                keeping = asyncio.ensure_future(_keep(presence, reader))
-                stack.callback(keeping.cancel)
+                for keeping in (presence.keep(), presence.beat(reader)):
+                    stack.callback(asyncio.ensure_future(keeping).cancel)
                 sign = presence.sign_of_life
         items = follow(hub, opening, reader)
         await stack.enter_async_context(contextlib.aclosing(items))
@@ -55,11 +54,3 @@ async def _events(opening: Opening, who: Who, connection: Any, *, is_control: bo
             if sign is not None:
                 # The transport took it: with TCP_USER_TIMEOUT set, a client that vanished fails within 20 s.
                 sign()
-
-
-async def _keep(presence: Presence, reader: Reader) -> None:
-    async with asyncio.TaskGroup() as group:
-        group.create_task(presence.keep())
-        while True:
-            await asyncio.sleep(CONTROL_BEAT_SECONDS)
-            reader.beat()

@@ -70,11 +70,12 @@ async def _serve(socket: Socket, hub: Hub, opening: Opening, presence: Presence 
         await socket.serve(follow(hub, opening, reader), take)
         return
     async with asyncio.TaskGroup() as group:
-        keeping = group.create_task(presence.keep())
+        tasks = [group.create_task(presence.keep()), group.create_task(presence.beat(reader))]
         try:
             await socket.serve(follow(hub, opening, reader), take)
         finally:
-            keeping.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 async def _attach(hub: Hub, admitted: Admitted) -> Presence | None:

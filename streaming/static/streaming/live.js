@@ -1,0 +1,254 @@
+// live.js: follows one run over a WebSocket, through every cut, and keeps its view. No dependency, no build step.
+//
+//   import { follow } from ".../live.js";
+//   const live = follow({
+//     runId,                        // "run_…"
+//     url,                          // ws(s)://…/ws/v1/runs/<id>/?tail=1&role=viewer|control ; `after` is added here
+//     cursor, view,                 // what the page was rendered with; without them the server sends a snapshot
+//     onView(view, changes),        // the folded view; changes = {rebuilt, frames}: the events applied since the last
+//                                   // call; rebuilt: the view is another one (a snapshot), draw everything anew
+//     onConnection(state, detail),  // see below
+//   });
+//   live.retry();                   // try again now       live.close();   // stop for good
+//
+// States: connecting | catching_up {done, total} | live {lag_ms} | trimmed (live; an older part came as a snapshot) |
+// reconnecting {retry_at} | restarting {retry_at} | polling {retry_at} | offline | ended | signed_out | forbidden.
+// The last three are final. Times are ms; detail.server_time (ISO) comes with the first state after each connect.
+//
+// It only reads: acknowledgements and signs of life apart, nothing is ever sent, so nothing can be repeated.
+// docs/PROTOCOL.md is the normative text.
+
+import { fold } from "./fold.js";
+
+const FIRST_DELAY_MS = 500;
+const LAST_DELAY_MS = 20_000;
+const TICK_MS = 4_000; // keepalive; a control connection counts as lost after 10 s without a sign of life
+const DEAD_MS = 35_000; // nothing heard, not even a heartbeat
+const POLL_MS = 5_000;
+const POLL_AFTER_FAILURES = 3; // connections in a row that never got as far as `ready`
+const ACK_EVENTS = 64;
+const ACK_CHARS = 65_536;
+const TRIMMED_MS = 10_000;
+
+export function follow(options) {
+  const live = new Live(options);
+  live.connect();
+  return { close: () => live.close(), retry: () => live.retry() };
+}
+
+class Live {
+  constructor({ runId, url, cursor = null, view = null, eventsUrl, onView = () => {}, onConnection = () => {} }) {
+    Object.assign(this, { url, cursor: cursor || null, view, onView, onConnection });
+    this.eventsUrl = eventsUrl ?? `/api/v1/runs/${runId}/events`;
+    this.state = "";
+    this.isOver = false;
+    this.failures = 0; // in a row without `ready`
+    this.attempt = 0; // in a row without progress
+    this.clockOffset = 0; // server minus here, ms
+    this.socket = this.timer = null;
+    this.ticker = setInterval(() => this.tick(), TICK_MS);
+    this.listeners = [
+      [globalThis, "online", () => this.retry()],
+      [globalThis, "offline", () => this.goOffline()],
+      [globalThis.document, "visibilitychange", () => this.wake()],
+    ].filter(([target]) => target?.addEventListener);
+    for (const [target, name, act] of this.listeners) target.addEventListener(name, act);
+  }
+
+  say(state, detail = {}) {
+    this.state = state;
+    this.onConnection(state, detail);
+  }
+
+  connect() {
+    if (this.isOver || this.socket) return;
+    clearTimeout(this.timer);
+    if (this.state !== "polling") this.say("connecting");
+    const url = new URL(this.url);
+    if (this.cursor) url.searchParams.set("after", this.cursor);
+    else url.searchParams.set("snapshot", "1");
+    this.closing = null;
+    this.unacked = { events: 0, chars: ACK_CHARS }; // the first message is acknowledged: flow control from the start
+    this.parts = [];
+    this.isReady = this.isCaughtUp = false;
+    this.heardAt = Date.now();
+    const socket = (this.socket = new WebSocket(url, ["app.v1"]));
+    socket.onmessage = (event) => { if (socket === this.socket) this.take(event.data); };
+    socket.onclose = (event) => { if (socket === this.socket) this.lost(event.code); };
+  }
+
+  take(text) {
+    this.heardAt = Date.now();
+    const message = JSON.parse(text);
+    if (Array.isArray(message)) this.apply(message, text.length);
+    else this.control(message);
+  }
+
+  apply(frames, chars) {
+    const fresh = [];
+    const rebuilt = this.view === null;
+    for (const frame of frames) {
+      const known = this.view?.stream_id === frame.stream_id ? this.view.seq : 0;
+      if (frame.seq <= known) continue;
+      // A hole is never skipped: come back with the cursor, and the server says what is missing.
+      if (this.view?.stream_id && ((frame.data?.from_seq ?? frame.seq) !== known + 1)) return this.drop();
+      this.view = fold(this.view, frame);
+      this.cursor = `${frame.stream_id}:${frame.seq}`;
+      fresh.push(frame);
+    }
+    if (!fresh.length) return;
+    this.attempt = 0;
+    this.unacked.events += fresh.length;
+    this.unacked.chars += chars;
+    if (this.unacked.events >= ACK_EVENTS || this.unacked.chars >= ACK_CHARS) this.ack();
+    this.onView(this.view, { rebuilt, frames: fresh });
+    if (this.isCaughtUp) this.sayLive(fresh.at(-1).ts);
+    else if (this.isReady) this.sayCatchingUp();
+  }
+
+  control(frame) {
+    if (frame.type === "ready") {
+      this.isReady = true;
+      this.failures = 0;
+      this.head = frame.head_seq;
+      this.start = this.view?.stream_id === frame.stream_id ? this.view.seq : 0;
+      this.clockOffset = Date.parse(frame.server_time) - Date.now();
+      this.sayCatchingUp({ server_time: frame.server_time, role: frame.role });
+    } else if (frame.type === "gap") {
+      if (frame.reason === "trimmed" || frame.reason === "slow") this.trimmedUntil = Date.now() + TRIMMED_MS;
+      this.isCaughtUp = false;
+    } else if (frame.type === "snapshot") {
+      this.snapshot(frame);
+    } else if (frame.type === "caught_up") {
+      this.isCaughtUp = true;
+      this.attempt = 0;
+      this.ack();
+      this.sayLive();
+    } else if (frame.type === "heartbeat") {
+      this.send({ type: "keepalive" }); // timers of a hidden tab may run once a minute, answers to messages do not
+      if (this.isCaughtUp) this.sayLive();
+    } else if (frame.type === "closing") {
+      this.closing = frame;
+    }
+  }
+
+  snapshot(frame) {
+    if (frame.parts > 1) this.parts.push(frame.text);
+    if (frame.part !== frame.parts) return;
+    this.view = frame.parts > 1 ? JSON.parse(this.parts.join("")) : frame.view;
+    this.parts = [];
+    this.cursor = frame.cursor;
+    this.onView(this.view, { rebuilt: true, frames: [] });
+  }
+
+  sayCatchingUp(detail = {}) {
+    const total = Math.max(0, this.head - this.start);
+    this.say("catching_up", { done: Math.min(total, (this.view?.seq ?? 0) - this.start), total, ...detail });
+  }
+
+  sayLive(ts = null) {
+    if (this.trimmedUntil > Date.now()) return this.say("trimmed");
+    const lag = ts === null ? 0 : Math.max(0, Date.now() + this.clockOffset - Date.parse(ts));
+    this.say("live", { lag_ms: lag });
+  }
+
+  ack() {
+    if (!this.view?.seq) return;
+    this.unacked = { events: 0, chars: 0 };
+    this.send({ type: "ack", seq: this.view.seq });
+  }
+
+  send(frame) {
+    if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(frame));
+  }
+
+  tick() {
+    if (!this.socket || this.socket.readyState !== 1) return;
+    if (Date.now() - this.heardAt > DEAD_MS) return this.drop();
+    if (this.unacked.events) this.ack();
+    else this.send({ type: "keepalive" });
+  }
+
+  wake() {
+    if (globalThis.document.hidden) return;
+    this.retry();
+    this.tick();
+  }
+
+  goOffline() {
+    this.leave();
+    if (!this.isOver) this.say("offline");
+  }
+
+  retry() {
+    if (this.isOver || this.socket) return;
+    this.attempt = 0;
+    this.connect();
+  }
+
+  drop() {
+    this.leave();
+    this.lost(1006);
+  }
+
+  leave() {
+    const socket = this.socket;
+    this.socket = null; // its later events are nobody's
+    socket?.close();
+    clearTimeout(this.timer);
+  }
+
+  lost(closeCode) {
+    this.socket = null;
+    const code = this.closing?.code ?? closeCode;
+    if (code === 1000) return this.finish("ended");
+    if (code === 4501) return this.finish("signed_out");
+    if (code >= 4500 && code < 5000) return this.finish("forbidden", { reason: this.closing?.reason });
+    if (!this.isReady) this.failures += 1;
+    const ceiling = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** ++this.attempt);
+    const asked = (this.closing?.retry_after ?? 0) * 1000;
+    const delay = Math.max(asked, FIRST_DELAY_MS + Math.random() * (ceiling - FIRST_DELAY_MS));
+    this.timer = setTimeout(() => this.connect(), delay);
+    const detail = { retry_at: Date.now() + delay };
+    if (this.failures >= POLL_AFTER_FAILURES) {
+      this.say("polling", detail);
+      this.poll();
+    } else this.say(code === 4030 || code === 1012 ? "restarting" : "reconnecting", detail);
+  }
+
+  // Below the socket: a proxy that knows no WebSocket still lets pages of events through.
+  async poll() {
+    if (this.isPolling) return;
+    this.isPolling = true;
+    while (!this.isOver && !this.isReady && this.failures >= POLL_AFTER_FAILURES) {
+      try {
+        const after = this.cursor ? `?after=${encodeURIComponent(this.cursor)}` : "";
+        const answer = await fetch(this.eventsUrl + after, { headers: { Accept: "application/json" } });
+        if (answer.status === 401) this.finish("signed_out");
+        else if (answer.status === 403 || answer.status === 404) this.finish("forbidden");
+        else if (answer.status === 410) this.cursor = this.view = null; // read it again from its start
+        else if (answer.ok) {
+          const page = await answer.json();
+          if (!this.isReady) this.apply(page.data, 0);
+          if (page.has_more) continue;
+        }
+      } catch {
+        // No network: the next round finds out.
+      }
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+    this.isPolling = false;
+  }
+
+  finish(state, detail = {}) {
+    this.close();
+    this.say(state, detail);
+  }
+
+  close() {
+    this.isOver = true;
+    clearInterval(this.ticker);
+    for (const [target, name, act] of this.listeners) target.removeEventListener(name, act);
+    this.leave();
+  }
+}
