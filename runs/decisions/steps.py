@@ -105,7 +105,7 @@ def _store_outcome(operation_id: UUID, state: str, outcome: OperationOutcome) ->
         """update runs_operation set state = %(state)s, receipt = %(receipt)s, version = version + 1,
              gave_up = %(gave_up)s,
              holder_gone_at = case when %(gave_up)s then clock_timestamp() else holder_gone_at end,
-             next_look_up_at = case when %(state)s = 'unknown' then clock_timestamp() + interval '1 second' end
+             next_look_up_at = case when %(state)s::varchar = 'unknown' then clock_timestamp() + interval '1 second' end
            where id = %(id)s and state = 'dispatched'""",
         {"id": operation_id, "state": state, "receipt": jsonb(outcome.receipt), "gave_up": outcome.gave_up},
     )

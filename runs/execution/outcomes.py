@@ -1,17 +1,20 @@
 """What the end of an agent means for its run: a result, or a code and a message that people can use."""
 
 import asyncio
+import inspect
 import logging
+import os
 from typing import Any
 
 from runs.agents.errors import AgentStepError, ModelFailed
-from runs.agents.registry import AgentResultInvalid
+from runs.agents.registry import AgentFunction, AgentResultInvalid
 from runs.errors import OutliveError
 from runs.execution.signals import RunBroken
 
 logger = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 2000
+_NOT_THEIRS = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
@@ -26,11 +29,21 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     return "agent_error", f"{type(error).__name__}: {error}"[:MOST_CHARACTERS]
 
 
+def name_of(fn: AgentFunction) -> str:
+    """Return "agent file:line", the name of the task that walks the function."""
+    code = inspect.unwrap(fn).__code__
+    return f"agent {code.co_filename}:{code.co_firstlineno}"
+
+
 def place_of(task: asyncio.Task[Any]) -> str:
-    """Return "file:line" where a task waits, or where its function begins once it has ended."""
-    frames = task.get_stack(limit=1)
-    if frames:
-        return f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}"
-    coroutine = task.get_coro()
-    code = getattr(coroutine, "cr_code", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "unknown"
+    """Return "file:line" where an agent waits, in its author's code; once it has ended, the name of the task."""
+    places: list[tuple[str, int]] = []
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        places.append((frame.f_code.co_filename, frame.f_lineno))
+        waiting = waiting.cr_await
+    if task.done() or not places:
+        return task.get_name()
+    theirs = [place for place in places if not place[0].startswith(_NOT_THEIRS)]
+    file, line = (theirs or places)[-1]
+    return f"{file}:{line}"

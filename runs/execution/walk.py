@@ -17,7 +17,7 @@ from runs.decisions.waiting import NotWaiting, wait
 from runs.execution.branches import For, Parked
 from runs.execution.claim import Claim
 from runs.execution.context import StepContext
-from runs.execution.outcomes import failure_of, place_of
+from runs.execution.outcomes import failure_of, name_of, place_of
 from runs.execution.outlet import OutletClosed
 from runs.execution.waiting_steps import resume_answered, watch_questions
 from runs.states import Status
@@ -47,7 +47,7 @@ class Walk:
         self.claim = claim
         self._spec = spec
         self._wakes = wakes
-        self.agent = asyncio.get_running_loop().create_task(self._walk(), name=f"agent {claim.run_text}")
+        self.agent = asyncio.get_running_loop().create_task(self._walk(), name=name_of(spec.fn))
 
     async def run(self) -> Next:
         """Walk until the agent has ended or the scope has."""
