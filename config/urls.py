@@ -1,4 +1,20 @@
 """Which part answers which address."""
 
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[object] = []
+from runs.api.build import api
+from runs.api.health import healthz, readyz
+from streaming.api import router as streaming_router
+
+api.add_router("", streaming_router)
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    path("api/v1/", api.urls),
+    path("admin/django_rq/", include("django_rq.urls")),
+    path("admin/", admin.site.urls),
+    path("i18n/", include("django.conf.urls.i18n")),
+    path("", include("runs.pages.urls")),
+]
