@@ -16,7 +16,7 @@ _MESSAGE_BYTES = 65536
 class Link(Protocol):
     """One running command.
 
-    started: its pid, 0 if the ward died before it could tell. gone: the last message, None if the ward died without one.
+    started: its pid, 0 if the ward died before it could tell. gone: the last message, None if it died without one.
     """
 
     started: asyncio.Future[int]
