@@ -7,9 +7,13 @@ NAMES = (
     "TARGET_URL",
     "SMTP_HOST",
     "SMTP_PORT",
-    "MAIL_FROM",
+    "SMTP_FROM",
+    "SMTP_USER",
+    "SMTP_PASSWORD",
+    "SMTP_TLS",
     "MAIL_LOOKUP_URL",
     "FETCH_ALLOW_PRIVATE",
+    "COMMAND_ENV_ALLOW",
 )
 
 
