@@ -76,7 +76,7 @@ async def test_a_good_model_gives_a_cited_answer(library: Actor) -> None:
     assert "48,200 euros in total. [1]" in text
     assert "30,000" in report.answer
     assert report.sources[0].document == "storm.md"
-    assert report.sources[0].place == "What it cost"
+    assert report.sources[0].place == "What it cost / What happened"
     await every_citation_is_true(report, text)
     assert ctx.journal[0].kind == "title"
     assert QUESTION in json.loads(ctx.journal[0].asked)["title"]
