@@ -28,6 +28,8 @@ def main(argv: list[str]) -> int:
     except StackError as error:
         complain(f"outlive: {error}")
         return error.exit_code
+    except KeyboardInterrupt:  # before our own handlers were in place, so nothing runs yet
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

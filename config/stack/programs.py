@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from config.stack.children import ChildSpec
 from config.stack.ports import LOOPBACK, free_ports
@@ -48,6 +47,7 @@ def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: A
         "SMTP_HOST": LOOPBACK,
         "SMTP_PORT": str(addresses.mail),
         "SMTP_FROM": "outlive@demo.invalid",
+        "OUTLIVE_WORKERS": environ.get("OUTLIVE_WORKERS") or "1",
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -55,7 +55,7 @@ def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: A
 def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addresses) -> list[ChildSpec]:
     """Return the programs in the order of their start; they are stopped in the reverse order, the web first."""
 
-    def spec(name: str, *argv: str, ready_port: int | None = None, stop_within_seconds: float = 2.0) -> ChildSpec:
+    def spec(name: str, *argv: str, ready_port: int | None = None, stop_within_seconds: float = 1.5) -> ChildSpec:
         return ChildSpec(
             name=name,
             argv=(PYTHON, *argv),
@@ -70,14 +70,14 @@ def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addre
     model, target, mail = str(addresses.model), str(addresses.target), str(addresses.mail)
     record = str(state.root / "target.jsonl")
     web = spec(
-        "web", "-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web), stop_within_seconds=4.0
+        "web", "-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web), stop_within_seconds=5.0
     )
     return [
         spec("target", "-m", "tools.target", "--port", target, "--smtp-port", mail, "--state", record,
              "--die-with-parent", ready_port=addresses.target),
         spec("model", "-m", "tools.models.server", "--port", model, "--die-with-parent", ready_port=addresses.model),
-        spec("supervisor", "manage.py", "outlive_supervisor"),
-        spec("workers", "manage.py", "outlive_workers", "--processes", "1", stop_within_seconds=5.0),
+        spec("supervisor", "manage.py", "outlive_supervisor", stop_within_seconds=3.0),
+        spec("workers", "manage.py", "outlive_workers", stop_within_seconds=5.0),
         _with_ready_page(web, addresses.web),
     ]  # fmt: skip
 
@@ -107,14 +107,9 @@ def answers_http(port: int, path: str = "/readyz") -> bool:
         connection.close()
 
 
-def chores() -> list[tuple[str, list[str]]]:
-    """Return the commands to run before the programs: name and command line."""
-    manage = [PYTHON, str(Path("manage.py"))]
-    return [
-        ("migrate", [*manage, "migrate", "--noinput"]),
-        ("collectstatic", [*manage, "collectstatic", "--noinput", "--verbosity", "0"]),
-        ("bootstrap", [*manage, "outlive_bootstrap"]),
-    ]
+def prepare_argv() -> list[str]:
+    """Return the command that makes tables, static files and the demo user, and prints what `keep_demo` reads."""
+    return [PYTHON, "-m", "config.stack.prepare"]
 
 
 def keep_demo(state: StateFolder, answer: str, base_url: str) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """`make up`: everything that a newcomer needs, in one process tree that ends with Ctrl-C."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from config.stack.bell import Bell
@@ -11,7 +11,7 @@ from config.stack.console import say, step
 from config.stack.errors import StackError, StopRequested
 from config.stack.family import Family
 from config.stack.ports import require_free
-from config.stack.programs import Addresses, child_specs, choose_addresses, chores, keep_demo, program_environ
+from config.stack.programs import Addresses, child_specs, choose_addresses, keep_demo, prepare_argv, program_environ
 from config.stack.services import start_services
 from config.stack.state import CHECKOUT, StateFolder, StateLock, create_folder, state_root
 from config.stack.takeover import end_leftovers
@@ -24,7 +24,7 @@ EXAMPLE = '{"agent": "chat", "input": {"prompt": "Say hello."}}'
 class Plan:
     """What runs on top of the services. Tests put small programs in the place of ours."""
 
-    chores: Callable[[], Sequence[tuple[str, list[str]]]] = chores
+    prepare: Callable[[], list[str]] = prepare_argv
     children: Callable[[Mapping[str, str], StateFolder, Addresses], list[ChildSpec]] = child_specs
 
 
@@ -68,15 +68,12 @@ def _start(environ: Mapping[str, str], port: int, plan: Plan, state: StateFolder
     say("Starting Outlive")
     addresses = choose_addresses(port)
     environ = program_environ(start_services(family, bell, state, environ), state, addresses)
-    demo: dict[str, str | None] = {}
-    for name, argv in plan.chores():
-        with step(name):
-            said = run_chore(name, argv, state=state, bell=bell, environ=environ, cwd=CHECKOUT)
-        if name == "bootstrap":
-            try:
-                demo = keep_demo(state, said, addresses.base_url)
-            except ValueError as error:
-                raise StackError(f"bootstrap answered no JSON: {said.strip()[:200]}") from error
+    with step("tables, pages, demo user"):
+        said = run_chore("prepare", plan.prepare(), state=state, bell=bell, environ=environ, cwd=CHECKOUT)
+        try:
+            demo = keep_demo(state, said, addresses.base_url)
+        except ValueError as error:
+            raise StackError(f"prepare answered no JSON: {said.strip()[-200:]}") from error
     children = [family.start(spec) for spec in plan.children(environ, state, addresses)]
     for child in children:
         with step(child.spec.name):

@@ -1,4 +1,4 @@
-"""`up` with small programs in the place of ours: `small_stack.py PORT [crash|fail-chore|die-at-start|stubborn]`."""
+"""`up` with small programs in the place of ours: `small_stack.py PORT [crash|fail-prepare|die-at-start|stubborn]`."""
 
 import os
 import sys
@@ -37,20 +37,15 @@ if 'die-at-start' in sys.argv:
     sys.exit('no such command: workers')
 signal.pause()
 """
-MIGRATE = """
-import os, psycopg, redis
+PREPARE = """
+import json, os, psycopg, redis
 with psycopg.connect(os.environ['DATABASE_URL']) as db:
     db.execute('create table if not exists visit (id int generated always as identity)')
     db.execute('insert into visit default values')
-redis.Redis.from_url(os.environ['REDIS_URL']).incr('visits')
-"""
-BOOTSTRAP = """
-import json, os, psycopg
-with psycopg.connect(os.environ['DATABASE_URL']) as db:
     visits = db.execute('select count(*) from visit').fetchone()[0]
-first = visits == 1
+redis.Redis.from_url(os.environ['REDIS_URL']).incr('visits')
+password, token = ('pass-1', 'tok') if visits == 1 else (None, None)
 print('a line before')
-password, token = ('pass-1', 'tok') if first else (None, None)
 print(json.dumps({'user': 'demo', 'password': password, 'token': token}))
 """
 
@@ -59,10 +54,8 @@ def main() -> int:
     port, words = int(sys.argv[1]), sys.argv[2:]
     python = sys.executable
 
-    def chores() -> list[tuple[str, list[str]]]:
-        if "fail-chore" in words:
-            return [("migrate", [python, "-c", "raise SystemExit('relation does not fit')"])]
-        return [("migrate", [python, "-c", MIGRATE]), ("bootstrap", [python, "-c", BOOTSTRAP])]
+    def prepare() -> list[str]:
+        return [python, "-c", "raise SystemExit('relation does not fit')" if "fail-prepare" in words else PREPARE]
 
     def children(environ: Mapping[str, str], state: StateFolder, addresses: Addresses) -> list[ChildSpec]:
         root = str(state.root)
@@ -74,7 +67,7 @@ def main() -> int:
         ]
 
     try:
-        return run_up(os.environ, port=port, plan=Plan(chores, children))
+        return run_up(os.environ, port=port, plan=Plan(prepare, children))
     except StackError as error:
         complain(f"outlive: {error}")
         return error.exit_code

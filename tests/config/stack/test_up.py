@@ -146,9 +146,9 @@ def test_two_starts_in_one_checkout_are_one_line(start_up: StartUp) -> None:
 
 
 def test_a_failed_migration_is_said_and_everything_stops(start_up: StartUp) -> None:
-    running = start_up("fail-chore")
+    running = start_up("fail-prepare")
     assert running.process.wait(60) == 1
-    assert "outlive: migrate failed: relation does not fit. See " in running.text
+    assert "outlive: prepare failed: relation does not fit. See " in running.text
     assert not list((running.state / "processes").iterdir())
 
 
