@@ -5,7 +5,10 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from runs.api.build import api
 from runs.api.health import healthz, readyz
+from runs.pages.urls import handler400, handler403, handler404, handler500
 from streaming.api import router as streaming_router
+
+__all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 api.add_router("", streaming_router)
 

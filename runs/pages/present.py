@@ -15,6 +15,9 @@ from runs.pages import words
 type Json = Any
 type View = dict[str, Any]
 
+MAIN_TEXTS = ("answer", "text", "summary", "message")  # of a result, the first that is there
+HINT_CHARS = 160
+
 
 def show_steps(view: View) -> list[dict[str, Any]]:
     """Give every step of the attempt in the order of its start."""
@@ -42,6 +45,7 @@ def show_step(
     state = step["state"] if step["state"] in words.STEP else "open"
     shown = [messages[i] for i in step["message_ids"] if messages[i]["state"] != "superseded"]
     path = as_text(step["path"])
+    facts = _facts(step, tool)
     return {
         "id": step["step_id"],
         "path": path,
@@ -50,15 +54,20 @@ def show_step(
         "kind_word": words.KIND.get(step["kind"], words.KIND["text"]),
         "name": next((m["label"] for m in shown if m["label"]), None) or as_text(step["name"]),
         "state": state,
-        "state_word": words.STEP[state],
+        "state_word": words.STEP["unanswered" if state == "abandoned" and operation else state],
         "effect": words.EFFECT.get(step["effect"]) if step["kind"] == "tool" else None,
         "outcome": words.OPERATION.get(operation["state"]) if operation else None,
         "took": duration(step["started_at"], step["finished_at"]),
         "started_at": step["started_at"] if state == "open" else None,
         "messages": shown,
-        "facts": _facts(step, tool),
-        "error": error_text(step["error"]) or error_text(tool.get("error")),
-        "questions": questions,
+        "facts": facts,
+        "has_facts": any(fact["text"] for fact in facts),
+        "hint": one_line(tool.get("arguments") or None) or facts[5]["text"],
+        "is_opened": step["kind"] == "tool" and step["effect"] != "read",
+        # What a stop dropped is no error, and the card says "dropped" already.
+        "error": "" if state == "abandoned" else error_text(step["error"]) or error_text(tool.get("error")),
+        # An open question has its form below, with the same words.
+        "questions": [q for q in questions if q["state"] != "open"],
     }
 
 
@@ -107,11 +116,24 @@ def show_effects(effects: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return lines
 
 
-def show_result(view: View) -> str:
-    """Give the result as text; empty when the page shows the same text already as the last answer."""
-    text = pretty(view["result"])
+def show_result(view: View) -> tuple[str, str]:
+    """Give the result: the text that people want to read, and what else there is, as JSON.
+
+    The text is empty when the page shows the same already as the last answer.
+    """
+    result = view["result"]
+    if result is None:
+        return "", ""
+    text, rest = "", result
+    if isinstance(result, str):
+        text, rest = result, None
+    elif isinstance(result, dict):
+        name = next((n for n in MAIN_TEXTS if isinstance(result.get(n), str)), None)
+        if name is not None:
+            text, rest = result[name], {k: v for k, v in result.items() if k != name}
     final = [m["text"] for m in view["messages"] if m["state"] == "final"]
-    return "" if final and final[-1].strip() == text.strip() else text
+    is_shown = bool(final) and final[-1].strip() == text.strip()
+    return "" if is_shown else text, pretty(rest or None)
 
 
 def verifying_text(view: View) -> str:
@@ -179,6 +201,13 @@ def pretty(value: Json) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def one_line(value: Json) -> str:
+    """Write the arguments of a call in one short line: name: value, …"""
+    if not isinstance(value, dict):
+        return as_text(value)[:HINT_CHARS]
+    return ", ".join(f"{key}: {as_text(item)}" for key, item in value.items())[:HINT_CHARS]
 
 
 def error_text(error: Json) -> str:

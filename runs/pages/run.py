@@ -34,6 +34,7 @@ def show_run(
     """Render the page. `answered`: {question id: (the form as it came back, what is wrong)} of a refused answer."""
     view, seq = selectors.view_of(run)
     people = _people(actor)
+    result_text, result_rest = present.show_result(view)
     may_stop = actor.may("run.stop", run)
     context = {
         "run": run,
@@ -41,11 +42,12 @@ def show_run(
         "view": view,
         "cursor": f"{text_id('st', run.stream_id)}:{seq}",
         "title": view["title"] or run.agent,
-        "steps": [s | {"has_facts": any(f["text"] for f in s["facts"])} for s in present.show_steps(view)],
+        "steps": present.show_steps(view),
         "effects": _effects(view, run),
         "error": present.error_text(view["error"]),
         "verifying": present.verifying_text(view),
-        "result": present.show_result(view),
+        "result_text": result_text,
+        "result_rest": result_rest,
         "usage": present.usage_text(view["usage"]),
         "artifacts": show_artifacts(run),
         "open_questions": [_form_of(q, answered or {}) for q in selectors.open_questions(run)],

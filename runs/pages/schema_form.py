@@ -91,11 +91,17 @@ def _field(name: str, part: Schema, root: Schema, *, prefix: str, is_required: b
         label=title_of(name, part),
         kind=kind,
         is_required=is_required and kind != "boolean",
-        help=part["description"] if isinstance(part.get("description"), str) else "",
+        help=_help(kind, part),
         choices=choices,
         limits=limits,
         value=shown(kind, part.get("default")),
     )
+
+
+def _help(kind: str, part: Schema) -> str:
+    """Give the help of a field; how a program writes a list of documents helps nobody who ticks boxes."""
+    text = part.get("description")
+    return _(text) if isinstance(text, str) and text and kind != "documents" else ""
 
 
 def shown(kind: str, value: Any) -> Any:

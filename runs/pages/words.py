@@ -36,6 +36,7 @@ STEP: dict[str, Word] = {
     "failed": Word(_("failed"), "cross", "red"),
     "superseded": Word(_("run again"), "cut", "grey"),
     "abandoned": Word(_("dropped"), "cut", "grey"),
+    "unanswered": Word(_("no answer"), "verifying", "violet"),  # abandoned, but it may have happened outside
 }
 
 OPERATION: dict[str, Word] = {

@@ -17,6 +17,7 @@ export class StepPair {
     this.raw = null;
     const details = this.card.querySelector("[data-raw]");
     setHidden(details, false);
+    this.isNew = !card;
     details.addEventListener("toggle", () => this.#showRaw());
   }
 
@@ -38,7 +39,7 @@ export class StepPair {
     this.card.setAttribute("aria-busy", String(shown.state === "open"));
     setIcon(slot(this.card, "kind_icon"), shown.kindWord.icon, shown.kindWord.tone, shown.kindWord.text);
     setSlot(slot(this.card, "error"), shown.error);
-    this.#paintFacts(shown.facts);
+    this.#paintFacts(shown);
     this.#paintQuestions(shown.questions, words);
     this.#paintMessages(shown.messages, frozen, cutAt);
     this.#showRaw();
@@ -54,14 +55,18 @@ export class StepPair {
     showTimes(holder);
   }
 
-  #paintFacts(facts) {
+  #paintFacts(shown) {
     const holder = slot(this.card, "facts");
+    const more = slot(this.card, "more");
+    if (this.isNew) more.open = shown.isOpened;
+    this.isNew = false;
+    setText(slot(this.card, "hint"), shown.hint);
     for (const line of holder.querySelectorAll("[data-fact]")) {
-      const text = facts[line.dataset.fact] ?? "";
+      const text = shown.facts[line.dataset.fact] ?? "";
       setHidden(line, !text);
       setText(line.lastElementChild, text);
     }
-    setHidden(holder, !Object.values(facts).some(Boolean));
+    setHidden(more, !Object.values(shown.facts).some(Boolean));
   }
 
   #paintQuestions(questions, words) {

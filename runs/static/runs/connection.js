@@ -9,8 +9,16 @@ export class ConnectionPill {
   constructor(pill, { onRetry }) {
     this.pill = pill;
     this.state = "";
+    this.isEnded = false;
     this.timer = null;
     slot(pill, "retry").addEventListener("click", onRetry);
+  }
+
+  // An ended run is as fresh as it will ever be: nothing needs to say that it is live.
+  end() {
+    if (this.isEnded) return;
+    this.isEnded = true;
+    if (["live", "connecting", "catching_up"].includes(this.state)) setHidden(this.pill, true);
   }
 
   // state: the word of streaming/live.js; detail: what it adds (retry_at in ms, done and total, lag in ms).
@@ -26,7 +34,7 @@ export class ConnectionPill {
 
   #paint(state, detail) {
     const { text, tone, sign, has } = describe(state, detail);
-    setHidden(this.pill, !text);
+    setHidden(this.pill, !text || (state === "live" && this.isEnded));
     setText(slot(this.pill, "text"), text);
     setIcon(this.pill, sign ?? "dot", tone);
     for (const name of ["retry", "sign-in", "why"]) setHidden(slot(this.pill, name), has !== name);

@@ -44,8 +44,12 @@ export class Painter {
     this.#paintReceipt(view);
     setHidden(document.getElementById("nothing-yet"), view.steps.length > 0 || isEnded);
     const result = document.getElementById("result");
-    setSlot(result.querySelector('[data-slot="text"]'), showResult(view));
-    setHidden(result, !showResult(view));
+    const [text, rest] = showResult(view);
+    setSlot(slot(result, "text"), text);
+    setText(slot(result, "rest"), rest);
+    setHidden(result.querySelector("details"), !rest);
+    setHidden(result, !text && !rest);
+    setHidden(document.getElementById("asks"), !view.questions.some((q) => q.state === "open"));
     this.onPainted(view);
   }
 

@@ -19,15 +19,17 @@ export function showStep(step, { view, words }) {
     kindWord: own(words.kind, step.kind, words.kind.text),
     name: messages.find((m) => m.label)?.label ?? asText(step.name),
     state,
-    stateWord: words.step[state],
+    stateWord: words.step[state === "abandoned" && operation ? "unanswered" : state],
     effect: step.kind === "tool" ? own(words.effect, step.effect) : undefined,
     outcome: operation && own(words.operation, operation.state),
     took: duration(step.started_at, step.finished_at),
     startedAt: state === "open" ? step.started_at : null,
     messages,
     facts: facts(step, tool),
-    error: errorText(step.error) || errorText(tool.error),
-    questions: view.questions.filter((q) => q.step_id === step.step_id),
+    hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || facts(step, tool).model,
+    isOpened: step.kind === "tool" && step.effect !== "read",
+    error: state === "abandoned" ? "" : errorText(step.error) || errorText(tool.error),
+    questions: view.questions.filter((q) => q.step_id === step.step_id && q.state !== "open"),
   };
 }
 
@@ -57,10 +59,31 @@ export function showEffects(effects, words) {
   }));
 }
 
+const MAIN_TEXTS = ["answer", "text", "summary", "message"];
+const HINT_CHARS = 160;
+
 export function showResult(view) {
-  const text = pretty(view.result);
+  const result = view.result;
+  if (result === null) return ["", ""];
+  let text = "";
+  let rest = result;
+  if (typeof result === "string") [text, rest] = [result, null];
+  else if (typeof result === "object" && !Array.isArray(result)) {
+    const name = MAIN_TEXTS.find((n) => typeof result[n] === "string");
+    if (name) {
+      text = result[name];
+      rest = Object.fromEntries(Object.entries(result).filter(([key]) => key !== name));
+    }
+  }
   const last = view.messages.findLast((m) => m.state === "final");
-  return last && last.text.trim() === text.trim() ? "" : text;
+  const isShown = last !== undefined && last.text.trim() === text.trim();
+  return [isShown ? "" : text, isEmpty(rest) && typeof rest !== "number" ? "" : pretty(rest)];
+}
+
+function oneLine(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return [...asText(value)].slice(0, HINT_CHARS).join("");
+  const line = Object.entries(value).map(([key, item]) => `${key}: ${asText(item)}`).join(", ");
+  return [...line].slice(0, HINT_CHARS).join("");
 }
 
 export function verifyingText(view) {

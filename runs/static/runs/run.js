@@ -3,11 +3,12 @@
 import { follow } from "../streaming/live.js";
 import { Announcer } from "./announcer.js";
 import { ConnectionPill } from "./connection.js";
-import { readJson, setHidden, slot } from "./dom.js";
+import { readJson } from "./dom.js";
+import { Extras } from "./extras.js";
 import { Painter } from "./painter.js";
 import { Follower } from "./scrolling.js";
 import { StopControl } from "./stop.js";
-import { serverNow, setServerTime, showTimes } from "./times.js";
+import { serverNow, setServerTime } from "./times.js";
 
 const root = document.getElementById("run");
 const words = readJson("words");
@@ -22,13 +23,17 @@ const follower = new Follower({
   jump: document.getElementById("jump"),
   isLive: () => painter.view?.terminal_at === null,
 });
+const extras = new Extras({ url: root.dataset.extrasUrl, firstView, onPlaced: () => follower.painted() });
+let live = null;
+const pill = new ConnectionPill(document.getElementById("connection"), { onRetry: () => live?.retry() });
 const painter = new Painter(root, {
   words,
   onPainted(view) {
     stop.show(view);
+    if (view.terminal_at !== null) pill.end();
     announcer.show(view);
     follower.painted();
-    fetchExtras(view);
+    extras.show(view);
   },
 });
 const stop = new StopControl({
@@ -45,9 +50,6 @@ const stop = new StopControl({
   },
 });
 
-let live = null;
-const pill = new ConnectionPill(document.getElementById("connection"), { onRetry: () => live?.retry() });
-
 painter.paint(firstView);
 
 live = follow({
@@ -62,45 +64,6 @@ live = follow({
     pill.show(state, detail);
   },
 });
-
-// Answer forms and previews are made by the server; they are fetched when the view says that there is one more.
-let extrasFor = extrasOf(firstView);
-let isFetching = false;
-
-function extrasOf(view) {
-  const open = view.questions.filter((q) => q.state === "open").map((q) => q.question_id);
-  return JSON.stringify([open, view.artifacts.map((a) => a.artifact_id)]);
-}
-
-async function fetchExtras(view) {
-  const wanted = extrasOf(view);
-  if (wanted === extrasFor || isFetching) return;
-  isFetching = true;
-  try {
-    const answer = await fetch(root.dataset.extrasUrl, { redirect: "error" });
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    place("answers", page, "[data-answer]", "answer");
-    place("artifacts", page, "[data-artifact]", "artifact");
-    extrasFor = wanted;
-    follower.painted();
-  } catch {
-    setTimeout(() => painter.view && fetchExtras(painter.view), 5000);
-  } finally {
-    isFetching = false;
-    if (painter.view && extrasOf(painter.view) !== wanted) fetchExtras(painter.view);
-  }
-}
-
-// Put new ones in and take closed ones out; one that is there stays, because somebody may be typing in it.
-function place(id, page, selector, key) {
-  const holder = document.getElementById(id);
-  const fresh = new Map([...page.querySelectorAll(selector)].map((e) => [e.dataset[key], e]));
-  for (const old of [...holder.children]) if (!fresh.has(old.dataset[key])) old.remove();
-  const there = new Set([...holder.children].map((e) => e.dataset[key]));
-  for (const [name, made] of fresh) if (!there.has(name)) holder.append(document.adoptNode(made));
-  showTimes(holder);
-}
 
 const deadline = document.getElementById("deadline");
 if (deadline) {

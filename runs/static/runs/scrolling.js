@@ -9,9 +9,8 @@ export class Follower {
     this.jump = jump;
     this.isLive = isLive;
     this.end = end;
-    this.isAtEnd = true;
+    this.isAtEnd = this.#isNear();
     this.height = end.scrollHeight;
-    this.hasMoved = false;
     addEventListener("scroll", () => this.#look(), { passive: true });
     jump.addEventListener("click", () => {
       this.isAtEnd = true;
