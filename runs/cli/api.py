@@ -74,6 +74,10 @@ class ApiClient:
                 f"No connection to {self.target.base_url} ({_why(error)}). Nothing was sent. "
                 "Is the server up (`make up`)? Else set OUTLIVE_BASE_URL."
             ) from None
+        except KeyboardInterrupt:
+            if not lost:
+                raise
+            raise Unreachable(f"Interrupted before the answer came. {lost}", code="interrupted") from None
         except httpx.UnsupportedProtocol:
             raise Unreachable(f"{self.target.base_url} is no address of a server.") from None
         except (httpx.TransportError, httpx.DecodingError) as error:

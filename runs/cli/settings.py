@@ -52,7 +52,7 @@ def _read_file(path: Path) -> Target | None:
             if status.st_uid not in (os.getuid(), 0) or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise Usage(f"{path} can be read or written by others, so it is not used: chmod 600 it.")
             content = json.load(file)
-        return Target(_check_url(content["base_url"]), _check_token(content["token"]))
+        return Target(_check_url(str(content["base_url"])), _check_token(str(content["token"])))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
