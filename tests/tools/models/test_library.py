@@ -230,8 +230,12 @@ async def test_cancelled_scope_asks_nobody(wire_format: Format) -> None:
 @BOTH
 @pytest.mark.parametrize("way", ["reset", "polite", "half an event"])
 async def test_stream_cut_in_the_middle_is_an_error_and_never_a_short_answer(wire_format: Format, way: str) -> None:
-    tail: list[bytes | Hold | None] = {"reset": [None], "polite": [], "half an event": [b'data: {"id": "ch', None]}[way]
-    async with a_wire(*wire_format.opening, wire_format.text("Hel"), *tail) as wire:
+    tails: dict[str, list[bytes | Hold | None]] = {
+        "reset": [None],
+        "polite": [],
+        "half an event": [b'data: {"id": "ch', None],
+    }
+    async with a_wire(*wire_format.opening, wire_format.text("Hel"), *tails[way]) as wire:
         seen: list[StreamItem] = []
         with pytest.raises(ModelError) as caught:
             await read_into(seen, wire_format.provider(wire.url).stream(HELLO, scope=Scope()))

@@ -87,7 +87,8 @@ async def test_stop_frees_the_slot_at_once(model_server: str, how: str) -> None:
         scope.cancel(CancelReason.USER)
         with pytest.raises(ScopeCancelled):
             await collect_rest(stream)
-    assert await wait_until_idle(model_server, seconds=5) < 1
+    # A request that does not stream goes on for 10 to 30 s here.
+    assert await wait_until_idle(model_server, seconds=5) < 3
 
 
 async def collect_rest(stream: object) -> list[StreamItem]:
@@ -176,11 +177,12 @@ async def test_same_call_is_not_made_again_after_its_result(model_server: str) -
 
 
 async def test_conversation_longer_than_the_context_is_made_to_fit(model_server: str) -> None:
-    history = [Message("user" if index % 2 == 0 else "assistant", f"fact {index} " * 60) for index in range(12)]
+    """Two old messages of some 1,100 tokens each: the older one goes, the newer one stays."""
+    history = (Message("user", "fact " * 1100), Message("assistant", "word " * 1100))
     request = ModelRequest(messages=(SENTENCE[0], *history, SENTENCE[1]), max_tokens=8)
     usage = (await collect(LocalProvider(base_url=model_server), request))[-2]
     assert isinstance(usage, Usage)
-    assert SLOT_TOKENS // 4 < usage.input_tokens <= SLOT_TOKENS - 8
+    assert 1100 < usage.input_tokens < 1300 < SLOT_TOKENS
 
 
 async def test_server_that_is_not_there_is_unavailable_and_retryable() -> None:
