@@ -5,15 +5,17 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from config.stack.children import ChildSpec
+from config.stack.logs import appended_since_now
 from config.stack.ports import LOOPBACK, free_ports
 from config.stack.state import CHECKOUT, StateFolder, load_demo, write_private
 
 PYTHON = sys.executable
 ANSWER_SECONDS = 2.0
+READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Addresses:
     def base_url(self) -> str:
         return f"http://{LOOPBACK}:{self.web}"
 
+    @property
+    def target_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.target}"
+
 
 def choose_addresses(web_port: int) -> Addresses:
     return Addresses(web_port, *free_ports(3))
@@ -36,14 +42,13 @@ def choose_addresses(web_port: int) -> Addresses:
 
 def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: Addresses) -> dict[str, str]:
     """Return the environment that all programs get. The demo target always wins: a demo sends no real mail."""
-    target = f"http://{LOOPBACK}:{addresses.target}"
     return dict(environ) | {
         "OUTLIVE_BASE_URL": addresses.base_url,
         "OUTLIVE_LOCAL_MODEL_URL": f"http://{LOOPBACK}:{addresses.model}",
         "OUTLIVE_STATE": str(state.root),
         "OUTLIVE_WORKSPACES": str(state.workspaces),
-        "TARGET_URL": target,
-        "MAIL_LOOKUP_URL": target,
+        "TARGET_URL": addresses.target_url,
+        "MAIL_LOOKUP_URL": addresses.target_url,
         "SMTP_HOST": LOOPBACK,
         "SMTP_PORT": str(addresses.mail),
         "SMTP_FROM": "outlive@demo.invalid",
@@ -55,35 +60,39 @@ def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: A
 def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addresses) -> list[ChildSpec]:
     """Return the programs in the order of their start; they are stopped in the reverse order, the web first."""
 
-    def spec(name: str, *argv: str, ready_port: int | None = None, stop_within_seconds: float = 1.5) -> ChildSpec:
+    def spec(
+        name: str, *argv: str, ready: Callable[[], bool] | None = None, stop_within_seconds: float = 1.5
+    ) -> ChildSpec:
         return ChildSpec(
             name=name,
             argv=(PYTHON, *argv),
             marker=" ".join(argv[:2]),
             environ=environ,
             cwd=CHECKOUT,
-            ready=None if ready_port is None else lambda: is_listening(ready_port),
+            ready=ready,
+            ready_within_seconds=READY_SECONDS,
             stop_signal=signal.SIGTERM,
             stop_within_seconds=stop_within_seconds,
         )
 
-    model, target, mail = str(addresses.model), str(addresses.target), str(addresses.mail)
-    record = str(state.root / "target.jsonl")
-    web = spec(
-        "web", "-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web), stop_within_seconds=5.0
-    )
+    def says(name: str, word: str) -> Callable[[], bool] | None:
+        # With a higher level the word is never written; then they are taken to be ready.
+        level = environ.get("OUTLIVE_LOG_LEVEL", "INFO").upper()
+        return appended_since_now(state.log(name), word) if level in ("DEBUG", "INFO") else None
+
+    target = ("-m", "tools.target", "--port", str(addresses.target), "--smtp-port", str(addresses.mail))
+    model = ("-m", "tools.models.server", "--port", str(addresses.model), "--die-with-parent")
+    web = ("-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web))
+    kept = ("--state", str(state.root / "target.jsonl"), "--die-with-parent")
+    supervisor = ("manage.py", "outlive_supervisor")
+    workers = ("manage.py", "outlive_workers")
     return [
-        spec("target", "-m", "tools.target", "--port", target, "--smtp-port", mail, "--state", record,
-             "--die-with-parent", ready_port=addresses.target),
-        spec("model", "-m", "tools.models.server", "--port", model, "--die-with-parent", ready_port=addresses.model),
-        spec("supervisor", "manage.py", "outlive_supervisor", stop_within_seconds=3.0),
-        spec("workers", "manage.py", "outlive_workers", stop_within_seconds=5.0),
-        _with_ready_page(web, addresses.web),
-    ]  # fmt: skip
-
-
-def _with_ready_page(web: ChildSpec, port: int) -> ChildSpec:
-    return ChildSpec(**(web.__dict__ | {"ready": lambda: answers_http(port)}))
+        spec("target", *target, *kept, ready=lambda: is_listening(addresses.target)),
+        spec("model", *model, ready=lambda: is_listening(addresses.model)),
+        spec("supervisor", *supervisor, ready=says("supervisor", "supervisor.started"), stop_within_seconds=3.0),
+        spec("workers", *workers, ready=says("workers", "worker.ready"), stop_within_seconds=5.0),
+        spec("web", *web, ready=lambda: answers_http(addresses.web), stop_within_seconds=5.0),
+    ]
 
 
 def is_listening(port: int) -> bool:
@@ -112,10 +121,10 @@ def prepare_argv() -> list[str]:
     return [PYTHON, "-m", "config.stack.prepare"]
 
 
-def keep_demo(state: StateFolder, answer: str, base_url: str) -> dict[str, str | None]:
+def keep_demo(state: StateFolder, answer: str, addresses: Addresses) -> dict[str, str | None]:
     """Join what the bootstrap command said with what we kept: it tells a password only when it made the user.
 
-    Returns user, password, token and url; the file is readable by its owner only. Raises ValueError when the last
+    Returns user, password, token, url and target_url; the file is readable by its owner only. Raises ValueError when the last
     line of the answer is no JSON object.
     """
     lines = answer.strip().splitlines()
@@ -124,10 +133,10 @@ def keep_demo(state: StateFolder, answer: str, base_url: str) -> dict[str, str |
         raise ValueError("no JSON object")
     known = load_demo(state)
     same_user = known.get("user") in (None, said.get("user"))
-    demo = {"user": said.get("user"), "url": base_url}
+    demo = {"user": said.get("user"), "url": addresses.base_url, "target_url": addresses.target_url}
     for name in ("password", "token"):
         demo[name] = said.get(name) or (known.get(name) if same_user else None)
     write_private(state.demo, json.dumps(demo))
     # The command line of this checkout reads this one.
-    write_private(state.client, json.dumps({"base_url": base_url, "token": demo["token"]}))
+    write_private(state.client, json.dumps({"base_url": addresses.base_url, "token": demo["token"]}))
     return demo

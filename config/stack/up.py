@@ -17,7 +17,7 @@ from config.stack.state import CHECKOUT, StateFolder, StateLock, create_folder, 
 from config.stack.takeover import end_leftovers
 
 STOP_GRACE_SECONDS = 30.0
-EXAMPLE = '{"agent": "chat", "input": {"prompt": "Say hello."}}'
+EXAMPLE = '{"agent": "chat", "input": {"prompt": "Say hello."}, "stream": true}'
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _start(environ: Mapping[str, str], port: int, plan: Plan, state: StateFolder
     with step("tables, pages, demo user"):
         said = run_chore("prepare", plan.prepare(), state=state, bell=bell, environ=environ, cwd=CHECKOUT)
         try:
-            demo = keep_demo(state, said, addresses.base_url)
+            demo = keep_demo(state, said, addresses)
         except ValueError as error:
             raise StackError(f"prepare answered no JSON: {said.strip()[-200:]}") from error
     children = [family.start(spec) for spec in plan.children(environ, state, addresses)]
@@ -89,8 +89,9 @@ def _greet(demo: Mapping[str, str | None], addresses: Addresses, seconds: float,
         password = demo.get("password") or "(set earlier; new one: .venv/bin/python manage.py changepassword)"
         say(f"  login     {demo.get('user')} / {password}")
     if demo.get("token"):
-        say(f"  try       curl -sS {base}/api/v1/runs -H 'Authorization: Bearer {demo['token']}' \\")
+        say(f"  try       curl -sSN {base}/api/v1/runs -H 'Authorization: Bearer {demo['token']}' \\")
         say(f"                 -H 'Content-Type: application/json' -d '{EXAMPLE}'")
+    say(f"  target    {addresses.target_url}  (the demo target: what runs did outside, and how it answers)")
     say(f"  logs      {state.logs}\n  stop      Ctrl-C, or make down\n")
 
 

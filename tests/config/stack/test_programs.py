@@ -28,21 +28,24 @@ def test_the_web_is_started_last_and_so_stopped_first(tmp_path: Path) -> None:
 
 def test_a_password_is_told_once_and_kept(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
-    keep_demo(state, 'noise\n{"user": "demo", "password": "p", "token": "t"}\n', "http://a")
-    later = keep_demo(state, '{"user": "demo", "password": null, "token": null}', "http://b")
-    assert later == {"user": "demo", "url": "http://b", "password": "p", "token": "t"}
-    assert json.loads(state.client.read_text()) == {"base_url": "http://b", "token": "t"}
+    keep_demo(state, 'noise\n{"user": "demo", "password": "p", "token": "t"}\n', ADDRESSES)
+    later = keep_demo(
+        state, '{"user": "demo", "password": null, "token": null}', Addresses(web=5, model=1, target=2, mail=3)
+    )
+    url, target_url = "http://127.0.0.1:5", "http://127.0.0.1:2"
+    assert later == {"user": "demo", "url": url, "target_url": target_url, "password": "p", "token": "t"}
+    assert json.loads(state.client.read_text()) == {"base_url": url, "token": "t"}
     for path in (state.demo, state.client):
         assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_password_of_another_user_is_not_told(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
-    keep_demo(state, '{"user": "demo", "password": "p", "token": "t"}', "http://a")
-    assert keep_demo(state, '{"user": "other", "password": null, "token": null}', "http://a")["password"] is None
+    keep_demo(state, '{"user": "demo", "password": "p", "token": "t"}', ADDRESSES)
+    assert keep_demo(state, '{"user": "other", "password": null, "token": null}', ADDRESSES)["password"] is None
 
 
 @pytest.mark.parametrize("answer", ["", "no JSON", "[]"])
 def test_an_answer_that_does_not_fit_is_an_error(tmp_path: Path, answer: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        keep_demo(StateFolder(tmp_path), answer, "http://a")
+        keep_demo(StateFolder(tmp_path), answer, ADDRESSES)

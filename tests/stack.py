@@ -1,0 +1,222 @@
+"""The whole installation as real processes, for tests: what `make up` starts, in a state folder of its own.
+
+Only its outside is used: HTTP, sockets, the command line, signals. Its model is the local one; the scripted probe
+agent writes its progress into `tokens` (see runs/agents/builtin/probe.py).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 180.0
+
+
+def wait_until[T](ask: Callable[[], T], *, seconds: float = 30.0, what: str = "it") -> T:
+    """Ask until the answer is true, then return it. Raises: AssertionError naming what never came."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := ask():
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
+
+
+@dataclass
+class Probe:
+    """What the scripted model and its child process really did, told out of band."""
+
+    path: Path
+
+    def read(self) -> tuple[float, float, int, int]:
+        """Return (started, last delta at, deltas, process id of the child)."""
+        try:
+            started, last, count, child = struct.unpack("dddd", self.path.read_bytes()[:32])
+        except (OSError, struct.error):
+            return 0.0, 0.0, 0, 0
+        return started, last, int(count), int(child)
+
+    @property
+    def deltas(self) -> int:
+        """How many deltas the model has written."""
+        return self.read()[2]
+
+    @property
+    def child(self) -> int:
+        """The process id of the tool's child, 0 before it runs."""
+        return self.read()[3]
+
+    def release(self) -> None:
+        """Let a model that is held go on."""
+        self.path.with_name(self.path.name + ".release").touch()
+
+
+@dataclass
+class LiveStack:
+    """A running installation."""
+
+    base_url: str
+    token: str
+    user: str
+    password: str
+    state: Path
+    tokens: Path
+    target_url: str
+    process: subprocess.Popen[str]
+    client: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = httpx.Client(
+            base_url=f"{self.base_url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=30.0
+        )
+
+    def start(self, agent: str, input: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """Start a run over HTTP and return the run object."""
+        answer = self.client.post("/runs", json={"agent": agent, "input": input, **more})
+        assert answer.status_code == 201, answer.text
+        run: dict[str, Any] = answer.json()
+        return run
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return the run object now."""
+        answer = self.client.get(f"/runs/{run_id}")
+        assert answer.status_code == 200, answer.text
+        run: dict[str, Any] = answer.json()
+        return run
+
+    def stop(self, run_id: str) -> httpx.Response:
+        """Ask the run to stop."""
+        return self.client.post(f"/runs/{run_id}/cancel", json={})
+
+    def wait(self, run_id: str, *statuses: str, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until the run has one of these statuses, and return it."""
+        wanted = statuses or ("completed", "failed", "cancelled", "needs_reconciliation")
+
+        def look() -> dict[str, Any] | None:
+            run = self.run(run_id)
+            return run if run["status"] in wanted else None
+
+        found = wait_until(look, seconds=seconds, what=f"{run_id} {'/'.join(wanted)}")
+        assert found is not None
+        return found
+
+    def events(self, run_id: str) -> list[dict[str, Any]]:
+        """Return every stored event of the run."""
+        events: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            params = {"limit": "500"} | ({"after": cursor} if cursor else {})
+            page = self.client.get(f"/runs/{run_id}/events", params=params, headers={"Accept": "application/json"})
+            if page.status_code == 204 or not page.json()["data"]:
+                return events
+            events += page.json()["data"]
+            cursor = f"{events[-1]['stream_id']}:{events[-1]['seq']}"
+
+    def probe(self, key: str) -> Probe:
+        """Return the probe of a scripted run."""
+        return Probe(self.tokens / key)
+
+    def cli(self, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run the `outlive` command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "runs.cli", *arguments],
+            cwd=ROOT, env=self.environ(), text=True, capture_output=True, timeout=seconds, check=False,
+        )  # fmt: skip
+
+    def environ(self) -> dict[str, str]:
+        """Return the environment of a command line that talks to this installation."""
+        return os.environ | {"OUTLIVE_BASE_URL": self.base_url, "OUTLIVE_TOKEN": self.token}
+
+    def processes(self, marker: str) -> list[psutil.Process]:
+        """Return the processes of this installation whose command line holds the marker."""
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if marker in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
+
+    def kill(self, marker: str) -> None:
+        """SIGKILL the one process that the marker names, and see it gone."""
+        (process,) = self.processes(marker)
+        process.kill()
+        wait_until(lambda: not is_alive(process.pid), what=f"death of {marker}")
+
+    def switch(self, **switches: Any) -> None:
+        """Tell the demo target how to behave; without arguments it is well again."""
+        well: dict[str, Any] = {
+            "delay_seconds": 0, "drop_after_commit": False, "never_answer": False, "fail_after_effect": False,
+            "refuse": False, "lookup_fails": False, "key_prefix": None, "times": None,
+        }  # fmt: skip
+        httpx.put(f"{self.target_url}/switches", json=well | switches, timeout=10).raise_for_status()
+
+    def effects(self, run_id: str) -> dict[str, int]:
+        """Return how often each operation of a run took effect at the demo target, by key."""
+        prefix = run_id.removeprefix("run_")
+        answer = httpx.get(f"{self.target_url}/effects", timeout=10).json()
+        rows = answer["effects"] if isinstance(answer, dict) else answer
+        counts: dict[str, int] = {}
+        for row in rows:
+            if prefix in row["key"]:
+                counts[row["key"]] = counts.get(row["key"], 0) + 1
+        return counts
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that is free right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def live_stack(folder: Path, **environ: str) -> Iterator[LiveStack]:
+    """Start an installation in `folder` and stop it at the end of the block."""
+    tokens = folder / "tokens"
+    tokens.mkdir(parents=True)
+    clean = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDIS_URL", "OUTLIVE_SECRET_KEY", "CI"}}
+    state, port = folder / "state", free_port()
+    log = (folder / "up.log").open("w+")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "config.stack", "up", "--port", str(port)],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True, start_new_session=True,
+        env=clean | {"OUTLIVE_STATE": str(state), "BENCH_TOK": str(tokens)} | environ,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: "is ready" in (folder / "up.log").read_text() or process.poll() is not None,
+                   seconds=START_SECONDS, what="make up")  # fmt: skip
+        assert process.poll() is None, (folder / "up.log").read_text()
+        demo = json.loads((state / "demo.json").read_text())
+        yield LiveStack(
+            base_url=f"http://127.0.0.1:{port}", token=demo["token"], user=demo["user"], password=demo["password"],
+            state=state, tokens=tokens, target_url=demo["target_url"], process=process,
+        )  # fmt: skip
+    finally:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(45)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        log.close()
