@@ -61,6 +61,8 @@ async def learn(claim: Claim, spec: ToolSpec, row: Row) -> Receipt | None:
     kept = await claim.fetch(EVIDENCE, operation=row["id"], fence=row["fence"])
     if kept:
         detail = kept[0]["detail"]
+        if detail.get("outcome") == Outcome.FAILED:
+            return _interrupted(detail.get("proof"))  # a process that ran, and that the lost claim has stopped
         return Receipt(
             Outcome.SUCCEEDED,
             value=detail.get("value"),
@@ -117,18 +119,22 @@ async def record(claim: Claim, spec: ToolSpec, row: Row, receipt: Receipt) -> Do
     return answer
 
 
+def _interrupted(proof: str | None) -> Receipt:
+    return Receipt(
+        Outcome.FAILED,
+        proof=proof or "evidence",
+        retryable=True,
+        error="The command was stopped when its worker went away.",
+        code="interrupted",
+    )
+
+
 async def _proof_of_process(claim: Claim, key: str) -> Receipt | None:
     until = boottime() + PROOF_WAIT_SECONDS
     while True:
         proof = claim.hands.processes.proof_of(key)
         if proof is not None and proof.gone:
-            return Receipt(
-                Outcome.FAILED,
-                proof="process tree empty",
-                retryable=True,
-                error="The command was stopped when its worker went away.",
-                code="interrupted",
-            )
+            return _interrupted("process tree empty")
         if boottime() >= until or claim.scope.reason is CancelReason.LOST:
             return None  # another host, or no proof: nobody can say what it did
         await asyncio.sleep(PROOF_POLL_SECONDS)

@@ -50,9 +50,9 @@ class Outlet:
         return not self._space.is_set()
 
     @property
-    def has_more(self) -> bool:
-        """True when something waits for a batch."""
-        return bool(self._waiting)
+    def may_send(self) -> bool:
+        """True when something waits for a batch and none is in flight."""
+        return bool(self._waiting) and self._in_flight is None
 
     def push(self, draft: Draft) -> None:
         """Take an event without waiting. After a close it is dropped: nobody may write it any more."""
@@ -106,6 +106,8 @@ class Outlet:
         self._stored += len(self._in_flight.drafts)
         self._unstored_bytes -= sum(len(d.text) for d in self._in_flight.drafts)
         self._in_flight = None
+        if self._waiting:
+            self._wake(self)
         self._note_space()
         while self._flushes and self._flushes[0][0] <= self._stored:
             _, done = self._flushes.pop(0)

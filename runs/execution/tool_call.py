@@ -193,7 +193,9 @@ class DispatchedCall:
         return answer
 
     async def _leave_evidence(self, receipt: Receipt) -> None:
-        await self._keep(receipts.as_json(receipt), self._ledger_word(receipt).value)
+        await self._keep(
+            receipts.as_json(receipt, stopped=self._was_stopped(receipt)), self._ledger_word(receipt).value
+        )
 
     async def _keep(self, detail: dict[str, Any], word: str) -> None:
         """Store a receipt that we may not record: as evidence, which needs no fence (RULES H7)."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from runs.conf import limits
 from runs.database import Database
 from runs.decisions.core import Bell, Effect
 from runs.execution.bells import RedisLine, listen
@@ -63,7 +62,7 @@ async def open_worker(
         Database.open(ring=_ringer(line), max_size=POOL_CONNECTIONS, dsn=dsn) as database,
     ):
         processes = ProcessHost(proof_dir=proofs)
-        writer = EventWriter(connect_by(dsn, lock_timeout_seconds=limits().lock_timeout_seconds), line.ring)
+        writer = EventWriter(connect_by(dsn), line.ring)
         extra = {} if die is None else {"die": die}
         keeper = LeaseKeeper(conninfo=dsn, worker=name, processes=processes, **extra)
 

@@ -30,16 +30,19 @@ type Sending = list[tuple[Outlet, Batch]]
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+# All runs of the worker wait while one row is waited for; whoever holds it longer makes its own run wait, alone.
+LOCK_TIMEOUT_SECONDS = 0.2
+BLOCKED_PAUSE_SECONDS = 0.25
 
 
-def connect_by(conninfo: str, *, lock_timeout_seconds: float) -> Connect:
+def connect_by(conninfo: str) -> Connect:
     """Return how the writer gets its own connection: one statement is one transaction."""
 
     async def connect() -> Connection:
         connection = await AsyncConnection.connect(
             conninfo, autocommit=True, prepare_threshold=0, row_factory=dict_row, application_name="outlive writer"
         )
-        await connection.execute(f"set lock_timeout = {round(lock_timeout_seconds * 1000)}")
+        await connection.execute(f"set lock_timeout = {round(LOCK_TIMEOUT_SECONDS * 1000)}")
         return connection
 
     return connect
@@ -53,6 +56,7 @@ class EventWriter:
         self._ring = ring
         self._connection: Connection | None = None
         self._ready: dict[Outlet, None] = {}  # ordered: the outlet that waits longest comes first
+        self._repeats: Sending = []  # batches whose row was locked for too long, each to be sent alone
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -91,6 +95,8 @@ class EventWriter:
                         outlet.lost()
 
     def _take(self) -> Sending:
+        if self._repeats:
+            return [self._repeats.pop(0)]
         sending: Sending = []
         rows, runs = 0, set[UUID]()
         for outlet in list(self._ready):
@@ -99,14 +105,12 @@ class EventWriter:
             if outlet.run_id in runs:
                 continue  # two claims of one run: the statement takes a run once
             del self._ready[outlet]
-            if not outlet.has_more:
+            if not outlet.may_send:
                 continue
             batch = outlet.take(MAX_ROWS - rows)
             rows += len(batch.drafts)
             runs.add(outlet.run_id)
-            sending.append((outlet, batch))
-            if outlet.has_more:
-                self._ready[outlet] = None  # to the end of the line
+            sending.append((outlet, batch))  # what it has left comes to the end of the line once this is stored
         return sending
 
     async def _store(self, sending: Sending) -> None:
@@ -117,8 +121,8 @@ class EventWriter:
             except errors.DeadlockDetected:
                 continue
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if isinstance(error, errors.LockNotAvailable) and len(sending) > 1:
-                    await self._store_apart(sending)
+                if isinstance(error, errors.LockNotAvailable):
+                    await self._step_around(sending)
                     return
                 logger.warning("writer.repeats", extra={"error": str(error).strip()[:200], "runs": len(sending)})
                 await self._disconnect()
@@ -134,8 +138,20 @@ class EventWriter:
                 self._tell(sending, first_seqs)
                 return
 
+    async def _step_around(self, sending: Sending) -> None:
+        """A row is locked for long: find out which, and let the others go on."""
+        if len(sending) > 1:
+            await self._store_apart(sending)
+            return
+        logger.warning("writer.row_locked", extra={"run_id": str(sending[0][0].run_id)})
+        asyncio.get_running_loop().call_later(BLOCKED_PAUSE_SECONDS, self._repeat, sending[0])
+
+    def _repeat(self, blocked: tuple[Outlet, Batch]) -> None:
+        self._repeats.append(blocked)
+        self._wake.set()
+
     async def _store_apart(self, sending: Sending) -> None:
-        """One run's row is locked for long, or has an event that cannot be stored: the others go on without it."""
+        """One run cannot be stored as it is: the others go on without it."""
         for outlet, batch in sending:
             try:
                 await self._store([(outlet, batch)])
