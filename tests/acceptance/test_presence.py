@@ -1,0 +1,82 @@
+"""The same scripted agent as `cancel` and as `continue`, cut in mid-stream and in mid-tool; reloads; stuck readers."""
+
+import time
+
+import pytest
+
+from tests.acceptance.follower import Follower
+from tests.acceptance.test_newcomer import assert_exact
+from tests.stack import LiveStack, is_alive, wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+GRACE_AND_STOP_SECONDS = 5.0 + 10.0
+
+
+def start(stack: LiveStack, agent: str, key: str, **more: object) -> tuple[str, Follower]:
+    """Start a probe that streams (or runs a tool) for ever, watched by its page."""
+    run_id = stack.start(agent, {"key": key, "rate": 50, "n": 1_000_000} | more)["id"]
+    return run_id, Follower(stack, run_id, role="control").open()
+
+
+def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_stream(stack: LiveStack) -> None:
+    run_id, page = start(stack, "probe_cancel", "gone-stream")
+    page.until("text.delta", count=3)
+    page.cut()
+    run = stack.wait(run_id, seconds=GRACE_AND_STOP_SECONDS + 15)
+    assert (run["status"], run["cancel"]["reason"]) == ("cancelled", "client_gone")
+    deltas = stack.probe("gone-stream").deltas
+    assert [e["outcome"] for e in run["cancel"]["effects"]] == ["abandoned"]
+    time.sleep(0.3)  # the model would have written fifteen more by now
+    assert stack.probe("gone-stream").deltas == deltas
+
+
+def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_tool(stack: LiveStack) -> None:
+    run_id, page = start(stack, "probe_cancel", "gone-tool", n=0, rate=0, tool="stubborn")
+    child = wait_until(lambda: stack.probe("gone-tool").child, what="the tool's process")
+    page.cut()
+    run = stack.wait(run_id, seconds=GRACE_AND_STOP_SECONDS + 15)
+    assert (run["status"], run["cancel"]["reason"]) == ("cancelled", "client_gone")
+    assert not is_alive(child)
+    assert [(e["outcome"], e["proof"]) for e in run["cancel"]["effects"]] == [("stopped", "process tree empty")]
+
+
+def test_a_reload_within_the_grace_changes_nothing(stack: LiveStack) -> None:
+    run_id, page = start(stack, "probe_cancel", "reload", n=400)
+    page.until("text.delta", count=3)
+    page.cut()
+    page.open()
+    page.to_the_end()
+    run = stack.wait(run_id)
+    assert (run["status"], run["cancel"]) == ("completed", None)
+    assert_exact(page.events, stack.events(run_id))
+
+
+def test_a_continue_run_completes_without_its_page(stack: LiveStack) -> None:
+    run_id, page = start(stack, "probe", "continue", n=300, tool="invoice")
+    page.until("text.delta", count=3)
+    page.cut()
+    run = stack.wait(run_id)
+    assert run["status"] == "completed"
+    assert list(stack.effects(run_id).values()) == [1]
+
+
+def test_a_reader_that_stops_reading_is_sent_away_and_the_run_goes_on(stack: LiveStack) -> None:
+    run_id = stack.start("probe", {"key": "stuck", "n": 20_000, "pad": 2000})["id"]
+    stuck = Follower(stack, run_id).open()
+    good = Follower(stack, run_id).open()
+    stuck.until("ready")
+    good.to_the_end()
+    assert stack.wait(run_id)["status"] == "completed"
+    assert good.events[-1]["type"] == "run.completed"
+    # Never read again: the server gives up on it, and it may come back with its cursor.
+    wait_until(lambda: server_gave_up(stack, run_id), seconds=40, what="the eviction of the stuck reader")
+    stuck.cut()
+    stuck.open().to_the_end()
+    seqs = [e["seq"] for e in stuck.events]
+    assert seqs == sorted(set(seqs))
+    assert stuck.events[-1]["type"] == "run.completed"
+
+
+def server_gave_up(stack: LiveStack, run_id: str) -> bool:
+    log = (stack.state / "logs" / "web.log").read_text()
+    return any("reader.evicted" in line and run_id in line for line in log.splitlines())
