@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
@@ -37,6 +38,21 @@ def keep_bounded(path: Path) -> None:
             shutil.copyfile(path, path.with_name(path.name + ".1"))
             with path.open("r+b") as file:
                 file.truncate(0)
+
+
+def appended_since_now(path: Path, word: str) -> Callable[[], bool]:
+    """Return a question: was the word written to the log since this call?"""
+    start = path.stat().st_size if path.exists() else 0
+
+    def is_there() -> bool:
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return word.encode() in file.read(READ_LIMIT_BYTES)
+        except OSError:
+            return False
+
+    return is_there
 
 
 class LogWatch:

@@ -124,8 +124,8 @@ def prepare_argv() -> list[str]:
 def keep_demo(state: StateFolder, answer: str, addresses: Addresses) -> dict[str, str | None]:
     """Join what the bootstrap command said with what we kept: it tells a password only when it made the user.
 
-    Returns user, password, token, url and target_url; the file is readable by its owner only. Raises ValueError
-    when the last line of the answer is no JSON object.
+    Returns user, password, token, url and target_url; the file is readable by its owner only. Raises ValueError when
+    the last line of the answer is no JSON object.
     """
     lines = answer.strip().splitlines()
     said = json.loads(lines[-1] if lines else "")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.stack import logs
-from config.stack.logs import LogWatch, keep_bounded, last_line
+from config.stack.logs import LogWatch, appended_since_now, keep_bounded, last_line
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,17 @@ def test_a_long_log_is_moved_aside_under_its_writer(tmp_path: Path, monkeypatch:
     assert (tmp_path / "x.log.1").read_text() == "0123456789abc\n"
     assert watch.new_problems() == ["ERROR x"]
     assert last_line(path) == "ERROR x"
+
+
+def test_a_word_counts_only_when_it_is_written_after_the_question(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("worker.ready\n")
+    is_ready = appended_since_now(path, "worker.ready")
+    assert not is_ready()
+    with path.open("a") as file:
+        file.write("worker.ready\n")
+    assert is_ready()
+    assert not appended_since_now(tmp_path / "no.log", "x")()
 
 
 def test_the_last_line_of_nothing_is_empty(tmp_path: Path) -> None:
