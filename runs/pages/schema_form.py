@@ -51,7 +51,7 @@ def fields_of(schema: Schema, *, prefix: str) -> list[FormField]:
     """Make the fields of a schema. One that is no object becomes a single field called `value`."""
     whole = resolve(schema, schema)
     properties = whole.get("properties")
-    if whole.get("type") == "object" and isinstance(properties, dict) and len(properties) <= MAX_FIELDS:
+    if whole.get("type") == "object" and isinstance(properties, dict) and 0 < len(properties) <= MAX_FIELDS:
         required = whole.get("required") or []
         return [
             _field(name, resolve(part, schema), schema, prefix=prefix, is_required=name in required)
@@ -71,7 +71,7 @@ def is_single(schema: Schema) -> bool:
 
 def _field(name: str, part: Schema, root: Schema, *, prefix: str, is_required: bool) -> FormField:
     kind, choices = kind_of(name, part, root)
-    if kind == "text" and (part.get("maxLength") or LINES_ABOVE + 1) > LINES_ABOVE:
+    if kind == "text" and "pattern" not in part and (part.get("maxLength") or LINES_ABOVE + 1) > LINES_ABOVE:
         kind = "lines"
     limits = {
         html: part[word]

@@ -71,8 +71,8 @@ class Scene:
         return step_id, message_id
 
     def tool(
-        self, name: str = "search_documents", *, effect: str = "read", arguments: Any = None, outcome: str | None = "succeeded",
-        value: Any = None,
+        self, name: str = "search_documents", *, effect: str = "read", arguments: Any = None,
+        outcome: str | None = "succeeded", value: Any = None,
     ) -> UUID:  # fmt: skip
         """Make a tool step; outcome None leaves it in flight."""
         step_id = self._dispatch("tool", name, effect, shown=arguments or {"query": "stock"})
@@ -116,8 +116,8 @@ class Scene:
         """Store a file."""
         made: UUID = self._do(
             steps.store_artifact(
-                run_id=self.run.pk, fence=self.fence, artifact_id=new_id(), name=name, content_type=kind, content=content,
-                sha256="a" * 64,
+                run_id=self.run.pk, fence=self.fence, artifact_id=new_id(), name=name, content_type=kind,
+                content=content, sha256="a" * 64,
             )
         )  # fmt: skip
         return made
