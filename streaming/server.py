@@ -23,6 +23,8 @@ from daphne.endpoints import build_endpoint_description_strings  # noqa: E402
 from daphne.ws_protocol import WebSocketProtocol  # noqa: E402
 from twisted.internet import defer, reactor  # noqa: E402
 
+from runs.conf import limits  # noqa: E402
+from streaming.bounds import bound_bodies  # noqa: E402
 from streaming.flow import FlowServer, quiet_autobahn  # noqa: E402
 
 logger = logging.getLogger("streaming.server")
@@ -46,14 +48,16 @@ class OutliveServer(FlowServer):
             server_name="",
         )
         self.address = f"{host}:{port}"
+        self.max_body_bytes = 4 * limits().max_upload_bytes  # as runs/api/uploads.py: a few whole documents
         self.hubs = hubs
         self.ports: list[Any] = []
         self.someone_left = asyncio.Event()
         self.exit_code = 0
 
     def listen_success(self, port: Any) -> None:
-        """Remember the port, to be able to stop listening."""
+        """Remember the port, to be able to stop listening, and bound what comes in through it."""
         self.ports.append(port)
+        bound_bodies(self)
         super().listen_success(port)
         logger.info("web.listening", extra={"address": self.address})
 
