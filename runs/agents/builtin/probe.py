@@ -3,8 +3,8 @@
     steps  n trivial durable steps
     n, text, rate, pad, hold_at   what the scripted model streams; its progress stands in $BENCH_TOK/<key>
     ask    a question to a person
-    tool   sleep, stubborn (ignores TERM), setsid (a grandchild in a session of its own): a command that never ends,
-           whose process id stands in the probe file; invoice, mail: one outside effect
+    tool   sleep, stubborn (ignores TERM), setsid (a grandchild in a session of its own), stubborn_setsid (both): a
+           command that never ends, whose process id stands in the probe file; invoice, mail: one outside effect
 
 The probe file holds four doubles: start, time of the last delta, number of deltas, process id of the child.
 """
@@ -28,14 +28,14 @@ CHILD_SECONDS = 3600
 CHILD = """
 import os, signal, struct, sys
 path, mode = sys.argv[1:]
-if mode == "setsid":
+if mode.startswith("stubborn"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if mode.endswith("setsid"):
     if os.fork():
         os.execvp("sleep", ["sleep", "3600"])
     os.setsid()
     if os.fork():
         os._exit(0)
-if mode == "stubborn":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 os.ftruncate(fd, 32)
 os.pwrite(fd, struct.pack("d", os.getpid()), 24)
@@ -54,7 +54,7 @@ class ProbeRequest(BaseModel):
     n: Count = 100
     rate: Annotated[float, Field(ge=0, le=100_000)] = 0
     pad: Count = 0
-    tool: Literal["", "sleep", "stubborn", "setsid", "invoice", "mail"] = ""
+    tool: Literal["", "sleep", "stubborn", "setsid", "stubborn_setsid", "invoice", "mail"] = ""
     text: Annotated[str, Field(max_length=100_000)] | None = None
     hold_at: Count | None = None
     ask: bool = False

@@ -20,7 +20,8 @@ MAX_HITS = 16
 MAX_DOCUMENTS = 8
 MAX_PASSAGES = 3  # of one document; about 900 tokens, which the local model can take
 SIDE_BY_SIDE = 4  # the local model server answers so many at once
-WEAK = 0.25  # a passage with less than this share of the best score is about something else
+WEAK_DOCUMENT = 0.35  # a document whose best passage has less than this share of the best score is left out
+WEAK_PASSAGE = 0.2  # and so is a passage of a document that is used
 SUMMARY_TOKENS = 200
 ANSWER_TOKENS = 300
 MAX_CLAIMS = 6
@@ -181,11 +182,12 @@ async def _deliver(
 
 
 def _group(passages: Sequence[dict[str, Any]]) -> list[Dossier]:
-    """Return the documents by their best passage; passages far weaker than the best one are left out."""
-    least = WEAK * max((item["score"] for item in passages), default=0)
+    """Return the documents by their best passage (passages come best first); what is far weaker is left out."""
+    best = max((item["score"] for item in passages), default=0)
     by_document: dict[str, list[Source]] = {}
     for item in passages:
-        if item["score"] >= least:
+        share = WEAK_PASSAGE if item["document_id"] in by_document else WEAK_DOCUMENT
+        if item["score"] >= share * best:
             by_document.setdefault(item["document_id"], []).append(_source(item))
     chosen = list(by_document.items())[:MAX_DOCUMENTS]
     return [Dossier(key, sources[0].document, tuple(sources[:MAX_PASSAGES])) for key, sources in chosen]
@@ -206,7 +208,8 @@ def _section(dossier: Dossier, result: Study | AgentStepError) -> Section:
 
 def _nearest(question: str, sources: Sequence[Source]) -> list[Source]:
     candidates = [Candidate(f"{source.document} {source.place}", source.text) for source in sources]
-    return [sources[index] for index, _ in rank(question, candidates)[:3]] or list(sources[:1])
+    found = rank(question, candidates)[:3]
+    return [sources[index] for index, score in found if score >= WEAK_DOCUMENT * found[0][1]] or list(sources[:1])
 
 
 def _raise_if_hopeless(results: Sequence[Study | AgentStepError], *, any_worked: bool) -> None:

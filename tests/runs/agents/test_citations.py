@@ -37,6 +37,24 @@ def test_an_invented_number_is_dropped() -> None:
     assert len(checked.claims) == 1
 
 
+def test_a_true_number_in_a_wrong_place_is_dropped() -> None:
+    """What the local model really wrote about the sample report: each number is there, but not for this."""
+    text = (
+        "Lost ticket sales were 50,000 euros. The insurance paid 186,400 euros in May. "
+        "The outage cost 141,000 euros in total, with lost ticket sales being 186,400 euros."
+    )
+    assert check_claims(text, ALL).claims == ()
+    right = "The outage cost 186,400 euros in total, with lost ticket sales being 141,000 euros."
+    assert check_claims(right, ALL).claims[0].sources == (OUTAGE,)
+
+
+def test_words_gathered_from_all_over_a_passage_are_no_support() -> None:
+    scattered = Source(
+        "d", "n", 0, "", " ".join(f"The {word} is here." for word in "crane quay storm harbour gate".split())
+    )
+    assert check_claims("The crane at the quay and the storm at the harbour gate.", [scattered]).claims == ()
+
+
 def test_an_invented_name_is_dropped() -> None:
     checked = check_claims("The expired certificate was found by Peter Miller.", ALL)
     assert checked.claims == ()

@@ -26,7 +26,7 @@ FILES = {
     ),
     "menu.txt": "The canteen serves soup on Mondays. Fish costs 7 euros.",
 }
-MORE = b"The storm in Gdansk began at four. The harbour office closed the gates of Gdansk."
+MORE = b"The storm in Gdansk cost the harbour office its gates. Nobody paid for them."
 
 
 def honest(messages: Sequence[Message]) -> str:
