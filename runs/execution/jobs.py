@@ -10,7 +10,8 @@ from django.conf import settings
 from runs.agents.registry import load_agents
 from runs.database import conninfo
 from runs.execution.advance import advance
-from runs.execution.worker_context import open_worker, worker_name
+from runs.execution.names import worker_name
+from runs.execution.worker_context import open_worker
 from runs.tool_settings import tool_settings
 
 type Carry = Callable[[UUID], None]

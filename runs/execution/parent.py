@@ -18,7 +18,7 @@ from typing import Any
 from django.db import Error, close_old_connections
 
 from runs.conf import limits
-from runs.execution.worker_context import worker_name
+from runs.execution.names import worker_name
 from runs.supervisor.lost_workers import worker_gone
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,9 @@ from runs.agents.registry import load_agents
 from runs.database import conninfo
 from runs.execution.jobs import carry_with
 from runs.execution.loop_thread import LoopThread
+from runs.execution.names import worker_name
 from runs.execution.worker import RunWorker
-from runs.execution.worker_context import open_worker, worker_name
+from runs.execution.worker_context import open_worker
 from runs.tool_settings import tool_settings
 
 logger = logging.getLogger(__name__)

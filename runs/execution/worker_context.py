@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +30,6 @@ class WorkerContext:
     keeper: LeaseKeeper
 
 
-def worker_name(suffix: str | None = None, *, pid: int | None = None) -> str:
-    """Return host:pid:suffix. The suffix tells apart two processes that had the same pid one after the other."""
-    return f"{socket.gethostname()[:60]}:{pid or os.getpid()}:{suffix or secrets.token_hex(3)}"
-
-
 @contextlib.asynccontextmanager
 async def open_worker(
     *,
@@ -51,8 +43,8 @@ async def open_worker(
 ) -> AsyncIterator[WorkerContext]:
     """Open what runs need, for the length of a block. Leaving it kills what still runs.
 
-    Args: name: `worker_name`; dsn, redis_url: where; env: for model providers; tool_settings: what tools may know;
-    die: ends this process when its loop is stuck; tests pass their own.
+    Args: name: of `runs.execution.names`; dsn, redis_url: where; env: for model providers; tool_settings: what
+    tools may know; die: ends this process when its loop is stuck; tests pass their own.
     """
     proofs = workspaces / ".proofs"
     proofs.mkdir(parents=True, exist_ok=True)

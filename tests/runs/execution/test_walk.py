@@ -1,0 +1,129 @@
+"""A walk that is put away: draining workers, and agents that swallow what takes them apart."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from runs.agents import RunContext
+from tests.runs.execution.conftest import OpenWorker, script
+from tools import tool
+
+gates: dict[str, asyncio.Event] = {}
+
+
+class Answer(BaseModel):
+    """What a person says."""
+
+    yes: bool
+
+
+@pytest.fixture(autouse=True)
+def fresh_gates() -> None:
+    gates.update(begun=asyncio.Event(), go_on=asyncio.Event())
+
+
+@tool(effect="read")
+async def gated_read(word: str) -> str:
+    """Wait for the test, then return the word."""
+    gates["begun"].set()
+    await gates["go_on"].wait()
+    return word
+
+
+async def test_a_draining_worker_lets_a_run_go_at_its_next_step(a_worker: OpenWorker) -> None:
+    async def tested(ctx: RunContext) -> Any:
+        return [await ctx.tool(gated_read, word="a"), await ctx.tool(gated_read, word="b")]
+
+    async with a_worker("a") as bench, a_worker("b") as next_one:
+        run = await bench.run_of(tested)
+        working = bench.advancing(run)
+        await gates["begun"].wait()
+        bench.worker.hands.draining.set()
+        gates["go_on"].set()
+        await asyncio.wait_for(working, 5)
+        row = await bench.row(run)
+        assert (row["status"], row["lease_owner"], row["cancel_reason"]) == ("running", None, None)
+        assert await bench.steps(run) == [("1", "tool", "finished")]
+        await next_one.advance(run)
+        assert (await next_one.row(run))["result"] == ["a", "b"]
+
+
+async def test_after_the_drain_time_a_run_goes_in_mid_step(a_worker: OpenWorker) -> None:
+    async def tested(ctx: RunContext) -> Any:
+        return (await ctx.model(script(key="drain", text="a b c", hold_at=2))).text
+
+    async with a_worker("a") as bench, a_worker("b") as next_one:
+        run = await bench.run_of(tested)
+        working = bench.advancing(run)
+        await bench.until_event(run, "text.delta", 2)
+        bench.worker.hands.draining.set()
+        bench.worker.hands.leaving.set()
+        await asyncio.wait_for(working, 5)
+        row = await bench.row(run)
+        assert (row["status"], row["lease_owner"], row["cancel_reason"]) == ("running", None, None)
+        (bench.worker.hands.workspaces.parent / "drain.release").touch()
+        await next_one.advance(run)
+        row = await next_one.row(run)
+        assert (row["status"], row["result"], row["open_ops"]) == ("completed", "a b c", 0)
+
+
+async def test_an_agent_that_swallows_its_unwinding_still_waits(
+    a_worker: OpenWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def tested(ctx: RunContext) -> str:
+        try:
+            await ctx.ask("Go?", schema=Answer)
+        except BaseException:
+            return "swallowed"
+        return "answered"
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        await bench.advance(run)
+        assert (await bench.row(run))["status"] == "waiting"
+    named = [r for r in caplog.records if r.message == "agent.swallowed_unwind"]
+    assert len(named) == 1
+    assert "test_walk.py" in named[0].at
+
+
+async def test_a_call_that_an_agent_stops_awaiting_is_closed(a_worker: OpenWorker) -> None:
+    async def tested(ctx: RunContext) -> str:
+        for ask in (ctx.tool(gated_read, word="a"), ctx.model(script(key="cut", text="a b", hold_at=1))):
+            try:
+                async with asyncio.timeout(0.2):
+                    await ask
+            except TimeoutError:
+                continue
+        return "went on"
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        await bench.advance(run)
+        row = await bench.row(run)
+        assert (row["status"], row["result"], row["open_ops"]) == ("completed", "went on", 0)
+        assert [s[2] for s in await bench.steps(run)] == ["abandoned", "abandoned"]
+
+
+async def test_files_titles_and_texts_are_left_once(a_worker: OpenWorker) -> None:
+    async def tested(ctx: RunContext) -> Any:
+        await ctx.set_title("A title")
+        first = await ctx.artifact("report.md", "one")
+        await ctx.say("said")
+        second = await ctx.artifact("report.md", "two", content_type="text/markdown")
+        await ctx.ask("Go?", schema=Answer)
+        return [first, second]
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        await bench.advance(run)
+        await bench.fetch("update runs_run set status = 'running', waiting_for = null")
+        await bench.advance(run)
+        files = await bench.fetch("select name, content, content_type from runs_artifact")
+        assert [(f["name"], bytes(f["content"]), f["content_type"]) for f in files] == [
+            ("report.md", b"two", "text/markdown")
+        ]
+        kinds = await bench.types(run)
+        assert (kinds.count("run.titled"), kinds.count("artifact.created"), kinds.count("text.delta")) == (1, 2, 1)
+        assert (await bench.row(run))["title"] == "A title"
