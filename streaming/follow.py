@@ -176,7 +176,7 @@ class _Following:
         if stream.learn(row):
             stream.poke()
         self.cursor, self.is_caught_up = row.last_seq, False
-        self.reader.window.restart()
+        self.reader.window.restart(self.cursor)
         return list(protocol.snapshot(snapshot.view, Cursor(stream.id, self.cursor))), row
 
     async def _join(self, stream_id: UUID) -> Stream:

@@ -42,7 +42,7 @@ class Hub:
         self.readers: set[Reader] = set()
         self.is_draining = False
         self.subscriptions = Subscriptions(redis_url, self._heard, self._look_everywhere)
-        self.counts = {"pages": 0, "snapshots": 0, "looks": 0, "finds": 0}
+        self.counts = {"pages": 0, "snapshots": 0, "feeds": 0, "looks": 0, "finds": 0}
         self._topics: dict[bytes, Stream | Feed] = {}
         self._reads: dict[Any, asyncio.Task[Any]] = {}
         self._due: set[UUID] = set()
@@ -72,11 +72,18 @@ class Hub:
         return stream
 
     async def join_feed(self, tenant_id: UUID, reader: Reader) -> Feed:
-        """Follow a tenant's feed of changed runs."""
+        """Follow a tenant's feed: what changes after this has returned is told. Raises: psycopg.Error."""
         feed = self._topics.get(feed_channel(tenant_id))
         if not isinstance(feed, Feed):
             feed = Feed(tenant_id)
         await self._join(feed, reader)
+        if not feed.has_start:
+            try:
+                versions = await self._shared(tenant_id, "feeds", read_versions(self.db, [tenant_id]))
+            except BaseException:
+                self.leave(feed, reader)
+                raise
+            feed.learn(versions.get(tenant_id, {}))
         return feed
 
     async def _join(self, topic: Stream | Feed, reader: Reader) -> None:

@@ -51,10 +51,10 @@ class Window:
         while self._unacked and self._unacked[0][0] <= seq:
             self._bytes -= self._unacked.popleft()[1]
 
-    def restart(self) -> None:
-        """Forget what was sent: a snapshot puts the client at another place."""
+    def restart(self, seq: int) -> None:
+        """Forget what was sent: a snapshot puts the client at this seq."""
         self._unacked.clear()
-        self._bytes, self._sent, self._acked = 0, 0, 0
+        self._bytes, self._sent, self._acked = 0, seq, seq
 
     @property
     def is_open(self) -> bool:

@@ -69,7 +69,8 @@ class Feed:
         self.tenant_id = tenant_id
         self.channel = feed_channel(tenant_id)
         self.readers: set[Reader] = set()
-        self._known: dict[UUID, int] | None = None  # None until the poll has told where the tenant's runs stand
+        self.has_start = False  # the database has told where the tenant's runs stand
+        self._known: dict[UUID, int] = {}
         self._pending: dict[Reader, dict[UUID, int]] = {}
 
     def hear(self, payload: bytes) -> bool:
@@ -81,16 +82,16 @@ class Feed:
             raise BadBell(self.channel) from error
 
     def learn(self, versions: dict[UUID, int]) -> bool:
-        """Take the poll's answer; the first one only says where things stand. False: nothing new."""
-        if self._known is None:
-            self._known = versions
+        """Take what the database says; the first time it only says where things stand. False: nothing new."""
+        if not self.has_start:
+            self.has_start = True
+            self._known = {**versions, **self._known}
             return False
         return any([self._change(run_id, version) for run_id, version in versions.items()])
 
     def take(self, reader: Reader) -> dict[UUID, int]:
         """Give what a follower has not been told yet; run ids with the newest version."""
-        taken = self._pending.pop(reader, {})
-        return taken
+        return self._pending.pop(reader, {})
 
     def forget(self, reader: Reader) -> None:
         """Drop what was kept for a follower that left."""
@@ -102,10 +103,9 @@ class Feed:
             reader.poke()
 
     def _change(self, run_id: UUID, version: int) -> bool:
-        known = self._known if self._known is not None else {}
-        if known.get(run_id, 0) >= version:
+        if self._known.get(run_id, 0) >= version:
             return False
-        known[run_id] = version
+        self._known[run_id] = version
         for reader in self.readers:
             pending = self._pending.setdefault(reader, {})
             # A follower that does not keep up is told the newest changes; its page reloads the list anyway.

@@ -4,16 +4,19 @@ A message names runs and versions, never their content; the page reloads the row
 polled net below it: there is no cursor, and a client that comes back reloads its list.
 """
 
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import UUID
 
 from runs.ids import text_id
 from streaming import protocol
-from streaming.consumers.socket import ClientFrame, Socket
-from streaming.hub import DRAIN, Hub
+from streaming.consumers.socket import BUSY, ClientFrame, Socket
+from streaming.hub import DATABASE_ERRORS, DRAIN, Hub
 from streaming.protocol import HEARTBEAT_SECONDS, Control
 from streaming.reader import DONE, Reader
+
+logger = logging.getLogger(__name__)
 
 
 async def feed_socket(scope: Any, receive: Any, send: Any) -> None:
@@ -32,8 +35,9 @@ async def feed_socket(scope: Any, receive: Any, send: Any) -> None:
 
 async def follow_feed(hub: Hub, tenant_id: UUID, reader: Reader) -> AsyncGenerator[Any, None]:
     """Give `ready`, then `run.changed` frames, until the reader ends; at last `closing`."""
-    feed = await hub.join_feed(tenant_id, reader)
+    feed = None
     try:
+        feed = await hub.join_feed(tenant_id, reader)
         if hub.is_draining:
             reader.end(DRAIN)
         yield reader.wire.control(Control("ready", {"v": 1, "heartbeat_s": HEARTBEAT_SECONDS}))
@@ -51,7 +55,11 @@ async def follow_feed(hub: Hub, tenant_id: UUID, reader: Reader) -> AsyncGenerat
                 reader.sending_since = hub.now()
                 yield reader.wire.control(frame)
                 reader.sending_since = None
+    except DATABASE_ERRORS as error:
+        logger.warning("feed.database_away", extra={"error": repr(error)})
+        reader.end(BUSY)
     finally:
-        hub.leave(feed, reader)
+        if feed is not None:
+            hub.leave(feed, reader)
     ending = reader.ending or DONE
     yield reader.wire.control(protocol.closing(ending.code, ending.reason, retry_after=ending.retry_after))

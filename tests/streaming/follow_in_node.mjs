@@ -15,7 +15,7 @@ const say = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 const { follow } = await import(pathToFileURL(path));
 const live = follow({
   runId,
-  url: `${base.replace(/^http/, "ws")}/ws/v1/runs/${runId}/?${query}`,
+  url: `${base.replace(/^http/, "ws")}${process.env.SOCKET_PATH ?? "/ws/v1/runs/"}${runId}/?${query}`,
   onView: (view, { rebuilt, frames }) => say({ view, rebuilt, n: frames.length }),
   onConnection: (state, detail) => say({ state, ...detail }),
 });
