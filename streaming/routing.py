@@ -1,11 +1,14 @@
 """WebSocket addresses."""
 
+from typing import Any, cast
+
 from django.urls import path
 
 from streaming.consumers.feed import feed_socket
 from streaming.consumers.run import run_socket
 
+# Django's path() is typed for views; Channels' URLRouter takes ASGI applications in their place.
 websocket_urlpatterns = [
-    path("ws/v1/runs/", feed_socket),
-    path("ws/v1/runs/<str:run_id>/", run_socket),
+    path("ws/v1/runs/", cast(Any, feed_socket)),
+    path("ws/v1/runs/<str:run_id>/", cast(Any, run_socket)),
 ]

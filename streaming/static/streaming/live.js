@@ -15,8 +15,7 @@
 // reconnecting {retry_at} | restarting {retry_at} | polling {retry_at} | offline | ended | signed_out | forbidden.
 // The last three are final. Times are ms; detail.server_time (ISO) comes with the first state after each connect.
 //
-// It only reads: acknowledgements and signs of life apart, nothing is ever sent, so nothing can be repeated.
-// docs/PROTOCOL.md is the normative text.
+// It only reads: acknowledgements and signs of life apart, nothing is ever sent. docs/PROTOCOL.md is normative.
 
 import { fold } from "./fold.js";
 
@@ -40,10 +39,9 @@ class Live {
   constructor({ runId, url, cursor = null, view = null, eventsUrl, onView = () => {}, onConnection = () => {} }) {
     Object.assign(this, { url, cursor: cursor || null, view, onView, onConnection });
     this.eventsUrl = eventsUrl ?? `/api/v1/runs/${runId}/events`;
-    this.state = "";
     this.isOver = false;
-    this.failures = 0; // in a row without `ready`
-    this.attempt = 0; // in a row without progress
+    this.failures = 0; // connections in a row without `ready`
+    this.attempt = 0; // connections in a row without progress
     this.clockOffset = 0; // server minus here, ms
     this.socket = this.timer = null;
     this.ticker = setInterval(() => this.tick(), TICK_MS);
@@ -56,14 +54,13 @@ class Live {
   }
 
   say(state, detail = {}) {
-    this.state = state;
     this.onConnection(state, detail);
   }
 
   connect() {
     if (this.isOver || this.socket) return;
     clearTimeout(this.timer);
-    if (this.state !== "polling") this.say("connecting");
+    if (this.failures < POLL_AFTER_FAILURES) this.say("connecting");
     const url = new URL(this.url);
     if (this.cursor) url.searchParams.set("after", this.cursor);
     else url.searchParams.set("snapshot", "1");
@@ -88,10 +85,10 @@ class Live {
     const fresh = [];
     const rebuilt = this.view === null;
     for (const frame of frames) {
-      const known = this.view?.stream_id === frame.stream_id ? this.view.seq : 0;
-      if (frame.seq <= known) continue;
-      // A hole is never skipped: come back with the cursor, and the server says what is missing.
-      if (this.view?.stream_id && ((frame.data?.from_seq ?? frame.seq) !== known + 1)) return this.drop();
+      const isHere = !this.view?.stream_id || this.view.stream_id === frame.stream_id;
+      const known = this.view?.seq ?? 0;
+      if (isHere && frame.seq <= known) continue;
+      if (!isHere || frame.seq !== known + 1) return this.drop(); // a hole is never skipped: come back with the cursor
       this.view = fold(this.view, frame);
       this.cursor = `${frame.stream_id}:${frame.seq}`;
       fresh.push(frame);
@@ -147,9 +144,8 @@ class Live {
   }
 
   sayLive(ts = null) {
-    if (this.trimmedUntil > Date.now()) return this.say("trimmed");
     const lag = ts === null ? 0 : Math.max(0, Date.now() + this.clockOffset - Date.parse(ts));
-    this.say("live", { lag_ms: lag });
+    this.say(this.trimmedUntil > Date.now() ? "trimmed" : "live", { lag_ms: lag });
   }
 
   ack() {
@@ -177,7 +173,7 @@ class Live {
 
   goOffline() {
     this.leave();
-    if (!this.isOver) this.say("offline");
+    this.say("offline");
   }
 
   retry() {
@@ -240,7 +236,7 @@ class Live {
     this.isPolling = false;
   }
 
-  finish(state, detail = {}) {
+  finish(state, detail) {
     this.close();
     this.say(state, detail);
   }
