@@ -6,6 +6,8 @@ The rules that make a run able to go on after its worker died:
 - Steps are known by their call path ("1", "2", "3.1") and by what was asked. An agent therefore reads no clock, no
   random number and no outside world except through this context; one that asks something else on the second walk
   fails with a clear error.
+- A stored result is equal to the first one, but its keys may come in another order: sort them when JSON is made into
+  text that a later step asks with.
 - A cancel comes as a BaseException out of the step that is under way. Do not swallow it.
 """
 

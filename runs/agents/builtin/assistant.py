@@ -5,7 +5,7 @@ again; after two such calls, or on the last turn, the model has to answer withou
 """
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -97,17 +97,22 @@ async def _use_tool(ctx: RunContext, use: ToolUse, tools: list[ToolSpec], auto_a
         value = await ctx.tool(spec, **arguments)
     except ToolFailed as error:
         return _error(error.code, error.message)
-    return _cut(json.dumps(value, ensure_ascii=False))
+    return _cut(_dump(value))
 
 
 def _question(spec: ToolSpec, arguments: dict[str, JSON]) -> str:
-    shown = json.dumps(spec.redacted(arguments), ensure_ascii=False, indent=2)
+    shown = json.dumps(spec.redacted(arguments), ensure_ascii=False, indent=2, sort_keys=True)
     return f"The assistant wants to call {spec.name} with exactly these arguments:\n\n{shown}\n\nMay it?"
 
 
 def _error(code: str, message: str) -> str:
-    error: dict[str, Any] = {"error": {"code": code, "message": message}}
-    return _cut(json.dumps(error, ensure_ascii=False))
+    error: JSON = {"error": {"code": code, "message": message}}
+    return _cut(_dump(error))
+
+
+def _dump(value: JSON) -> str:
+    """Write JSON with its keys in order: a stored result comes back from PostgreSQL with its keys in another one."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _cut(text: str) -> str:

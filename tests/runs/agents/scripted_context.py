@@ -6,7 +6,7 @@ and fails as the executor does when the agent asks something else than it did be
 
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class ScriptedContext:
                 raise said
             return ModelReply(said) if isinstance(said, str) else said
 
-        asked = {"messages": [repr(message) for message in sent], "tools": [spec.name for spec in tools]}
+        asked = {"messages": [asdict(message) for message in sent], "tools": [spec.name for spec in tools]}
         reply: ModelReply = await self._step("model", asked | {"max": max_tokens, "model": model}, ask)
         return reply
 
@@ -159,7 +159,7 @@ class ScriptedContext:
         text = json.dumps(asked, sort_keys=True, default=str)
         if (old := self._stored.get(path)) is not None:
             assert (old.kind, old.asked) == (kind, text), f"step {path} asks something else than before"
-            result = old.result
+            result = _from_jsonb(old.result)
         else:
             try:
                 result = await do()
@@ -189,6 +189,18 @@ class ScriptedContext:
         if receipt.outcome is not Outcome.SUCCEEDED:
             raise ToolFailed(spec.name, receipt.code or "failed", receipt.error or "")
         return receipt.value
+
+
+def _from_jsonb(value: Any) -> Any:
+    """Return a stored result as PostgreSQL gives it back: jsonb orders keys by length, then by letters."""
+    if isinstance(value, dict):
+        return {key: _from_jsonb(value[key]) for key in sorted(value, key=lambda key: (len(key), key))}
+    if isinstance(value, list):
+        return [_from_jsonb(item) for item in value]
+    if isinstance(value, ModelReply):
+        uses = tuple(replace(use, arguments=_from_jsonb(use.arguments)) for use in value.tool_uses)
+        return replace(value, tool_uses=uses)
+    return value
 
 
 async def _nothing() -> None:

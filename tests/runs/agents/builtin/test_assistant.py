@@ -34,7 +34,7 @@ class Sent:
 
 
 def last_tool_message(ctx: ScriptedContext) -> str:
-    return str(json.loads(ctx.of_kind("model")[-1].asked)["messages"][-1])
+    return str(json.loads(ctx.of_kind("model")[-1].asked)["messages"][-1]["content"])
 
 
 async def test_it_uses_a_tool_and_answers() -> None:
@@ -145,11 +145,13 @@ async def test_without_tools_it_just_answers() -> None:
 
 async def test_it_can_be_walked_again_from_every_step() -> None:
     def talk(messages: Sequence[Message]) -> ModelReply | str:
-        return "Sent." if messages[-1].role == "tool" else turn(use("send_mail", **MAIL))
+        said = [turn(use("read_file", path="a.txt")), turn(use("send_mail", 2, **MAIL)), "Sent."]
+        return said[sum(message.role == "assistant" for message in messages)]
 
     def make(stored: Sequence[Entry]) -> ScriptedContext:
         asked = any(entry.kind == "ask" for entry in stored)
-        return ScriptedContext(talk, {"send_mail": Sent()}, [] if asked else [{"approve": True}], stored=stored)
+        tools = {"send_mail": Sent(), "read_file": Sent({"truncated": False, "text": "hi", "path": "a.txt"})}
+        return ScriptedContext(talk, tools, [] if asked else [{"approve": True}], stored=stored)
 
-    request = AssistantRequest(prompt="Mail it.", tools=["send_mail"])
+    request = AssistantRequest(prompt="Mail it.", tools=["send_mail", "read_file"])
     assert await walk_again_from_every_step(make, lambda ctx: assistant(ctx, request)) == "Sent."

@@ -31,8 +31,7 @@ async def test_the_script_asks_for_what_the_request_says() -> None:
     ctx = ScriptedContext(["out"])
     request = ProbeRequest(key="k1", n=7, rate=20, hold_at=3, steps=2)
     assert (await run_probe(ctx, request)).characters == 3
-    message = json.loads(ctx.of_kind("model")[0].asked)["messages"][0]
-    script = message[message.index("{") : message.rindex("}") + 1]
+    script = json.loads(ctx.of_kind("model")[0].asked)["messages"][0]["content"]
     assert json.loads(script) == {"scripted": {"key": "k1", "n": 7, "rate": 20.0, "pad": 0, "hold_at": 3}}
     assert [entry.kind for entry in ctx.journal] == ["text", "text", "model"]
 
