@@ -29,7 +29,8 @@ def logging_config(*, json_lines: bool, level: str) -> dict[str, Any]:
     render: list[Any] = (
         [_TRACEBACKS, structlog.processors.JSONRenderer()]
         if json_lines
-        else [structlog.dev.ConsoleRenderer(colors=False)]
+        # Not the default of rich: it renders all locals under the lock that every thread logs through (60 s measured).
+        else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     config: dict[str, Any] = {
         "version": 1,

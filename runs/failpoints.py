@@ -84,5 +84,5 @@ async def _send(number: signal.Signals) -> None:
 
 async def _wait_for(file: Path) -> None:
     file.with_name(file.name + ".reached").touch()
-    while not file.exists():  # noqa: ASYNC110 - the signal is a file, made by another process
+    while not file.exists():  # noqa: ASYNC110, ASYNC240 - the signal is a file, made by another process
         await asyncio.sleep(_POLL_SECONDS)

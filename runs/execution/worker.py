@@ -43,6 +43,7 @@ class RunWorker(SimpleWorker):
     """Takes jobs while it has slots; `run_until_stopped` instead of RQ's `work`."""
 
     death_penalty_class = NoPenalty
+    max_connection_wait_time = LONGEST_PAUSE_SECONDS  # RQ would wait up to a minute for a Redis that is back
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -130,9 +131,10 @@ class RunWorker(SimpleWorker):
     def _perform(self, job: Job, queue: Queue, execution: Execution) -> None:
         try:
             self.perform_job(job, queue, execution)
-        except Exception:  # the edge of the thread: RQ could not keep its books, the run's row is not concerned
+        except Exception as error:  # the edge of the thread: RQ could not keep its books; no run is concerned
             self.executions.pop(execution.id, None)
-            logger.warning("job.not_booked", exc_info=True, extra={"worker": self.name, "job_id": job.id})
+            fields = {"worker": self.name, "job_id": job.id, "error": repr(error)[:200]}
+            logger.warning("job.not_booked", extra=fields)
         finally:
             self._slots.release()
 
