@@ -145,7 +145,11 @@ async def test_without_tools_it_just_answers() -> None:
 
 async def test_it_can_be_walked_again_from_every_step() -> None:
     def talk(messages: Sequence[Message]) -> ModelReply | str:
-        said = [turn(use("read_file", path="a.txt")), turn(use("send_mail", 2, **MAIL)), "Sent."]
+        said: list[ModelReply | str] = [
+            turn(use("read_file", path="a.txt")),
+            turn(use("send_mail", 2, **MAIL)),
+            "Sent.",
+        ]
         return said[sum(message.role == "assistant" for message in messages)]
 
     def make(stored: Sequence[Entry]) -> ScriptedContext:
