@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench`. Own clients, own baselines, one JSON line a row (docs/PERFORMANCE.md)."""

@@ -1,0 +1,118 @@
+"""Row b, the readers that are no trouble-free ones: some come and go, some stop reading."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+
+from tests.bench.bench import Bench
+from tests.bench.figures import Figure, points
+from tests.bench.log import Log
+from tests.bench.probe import memory_bytes, until
+from tests.bench.runs import TERMINAL, Run, ended
+
+WHOLE_RATE, WHOLE_EVENTS_PER_FOLLOWER = 3000.0, 150
+STUCK_RATE, STUCK_PAD_BYTES = 2000.0, 2000
+MUST_MEGABYTES = 2.0
+SAMPLE_SECONDS = 0.05
+
+
+async def whole(bench: Bench) -> AsyncIterator[Figure]:
+    """Half of the followers are cut at random and come back with their cursor: what each got in the end."""
+    count = bench.scale.cut_followers
+    n = count * WHOLE_EVENTS_PER_FOLLOWER
+    run = await bench.client.create(n=n, rate=WHOLE_RATE)
+    logs = [Log(watch=TERMINAL) for _ in range(count)]
+    connections = await asyncio.gather(
+        *(_stay(bench, run, log) if i % 2 else _come_and_go(bench, run, log) for i, log in enumerate(logs))
+    )
+    head = (await bench.client.get(run))["head_seq"]
+    problems = [problem for log in logs for problem in log.problems]
+    wrong = sum(bool(log.problems) or log.last != head or log.count != head for log in logs)
+    yield Figure(
+        row="b.whole",
+        what=f"followers that did not get each of {head} events once and in order, of {count}",
+        unit="followers",
+        ours={"wrong": float(wrong)},
+        must={"wrong": 0.0},
+        samples=head * count,
+        is_exact=not problems,
+        more={"connections": sum(connections), "problems": problems[:5]},
+    )
+
+
+async def _stay(bench: Bench, run: Run, log: Log) -> int:
+    async with bench.client.following(run, log) as follower:
+        await ended(follower)
+    return 1
+
+
+async def _come_and_go(bench: Bench, run: Run, log: Log) -> int:
+    connections = 0
+    while not log.arrivals:
+        connections += 1
+        async with bench.client.following(run, log, after=f"{run.stream_id}:{log.last}") as follower:
+            await asyncio.wait([follower.closed], timeout=random.uniform(0.02, 0.3))
+    return connections
+
+
+async def stuck(bench: Bench) -> AsyncIterator[Figure]:
+    """Readers that stop reading beside one that does not: what each costs the whole web process in memory."""
+    count = bench.scale.stuck_readers
+    await _load(bench, 0)  # the process has its working size after this
+    growth_alone, _, _ = await _load(bench, 0)
+    growth, good, came_back = await _load(bench, count)
+    each = (growth - growth_alone) / count / 1e6
+    alone = growth_alone / 1e6
+    yield Figure(
+        row="b.stuck",
+        what=f"memory of the web process for each of {count} readers that stopped reading",
+        unit="MB",
+        ours={"each": round(max(0.0, each), 3)},
+        must={"each": MUST_MEGABYTES},
+        baseline={"growth": round(alone, 2)},
+        baseline_is="growth under the same load with the good reader alone",
+        samples=count,
+        is_exact=not good.problems and came_back,
+        more={
+            "growth": round(growth / 1e6, 2),
+            "sent_mb": round(_stuck_events(bench) * STUCK_PAD_BYTES / 1e6, 1),
+            "good_reader_delay": points([seconds for _, seconds in good.delays]),
+        },
+    )
+
+
+def _stuck_events(bench: Bench) -> int:
+    return round(STUCK_RATE * bench.scale.stuck_seconds)
+
+
+async def _load(bench: Bench, count: int) -> tuple[int, Log, bool]:
+    """Run once with so many stuck readers.
+
+    Returns: the growth of the web process in bytes, what the good reader got, and whether every stuck one could come
+    back with its cursor and got the rest.
+    """
+    run = await bench.client.create(n=_stuck_events(bench), rate=STUCK_RATE, pad=STUCK_PAD_BYTES)
+    good = Log(wants_delays=True, watch=TERMINAL)
+    logs = [Log(watch=TERMINAL) for _ in range(count)]
+    before = peak = memory_bytes(bench.site.web_pid)
+    async with bench.client.following(run, good) as follower:
+        bad = [await bench.client.follow(run, log) for log in logs]
+        await until(lambda: all(log.last for log in logs), 30, "the readers to get something")
+        for one in bad:
+            one.stop_reading()
+        while not follower.closed.done():
+            peak = max(peak, memory_bytes(bench.site.web_pid))
+            await asyncio.wait([follower.closed], timeout=SAMPLE_SECONDS)
+    return peak - before, good, await _all_come_back(bench, run, logs, bad, good.last)
+
+
+async def _all_come_back(bench: Bench, run: Run, logs: list[Log], bad: list, head: int) -> bool:
+    for one in bad:
+        one.cut()
+    for log in logs:
+        began = time.time()
+        async with bench.client.following(run, log, after=f"{run.stream_id}:{log.last}") as follower:
+            await ended(follower)
+        assert log.last_at >= began or log.last == head  # nothing came only where nothing was missing
+    return not any(log.problems or log.last != head for log in logs)
