@@ -15,7 +15,7 @@ handler404 = "runs.pages.failures.not_found"
 handler500 = "runs.pages.failures.broken"
 
 # The address of the catalog names the language, so that a switch of language fetches another one.
-catalog = cache_control(public=True, max_age=300)(JavaScriptCatalog.as_view(packages=["runs"]))
+catalog = cache_control(private=True, max_age=300)(JavaScriptCatalog.as_view(packages=["runs"]))
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="pages:runs"), name="home"),

@@ -8,6 +8,7 @@ from django import template
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from runs import ids
 from runs.frames import write_time
@@ -61,6 +62,12 @@ def moment(at: datetime | str | None, style: str = "time") -> SafeString | str:
 def text_id(value: UUID, prefix: str) -> str:
     """Write an id for the outside: `{{ run.id|text_id:"run" }}`."""
     return ids.text_id(prefix, value)
+
+
+@register.filter
+def translated(text: str) -> str:
+    """Say a text that was written outside the pages in the reader's language, where we know it."""
+    return gettext(text) if text else ""
 
 
 @register.filter

@@ -1,12 +1,20 @@
 """Signed-in browsers without a browser: Django's client for each person."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import translation
 
 from runs.access import Actor
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    """A request leaves its language active in the thread; no test may see that of another."""
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture

@@ -1,0 +1,97 @@
+import json
+from typing import Any
+
+import pytest
+
+from runs.fold import empty_view, fold_all
+from runs.pages import present
+
+
+def view_of(*events: tuple[str, dict[str, Any]], step: str | None = "step_1") -> dict[str, Any]:
+    frames = [
+        {"seq": n, "run_id": "run_1", "stream_id": "st_1", "attempt": 1, "type": kind, "step_id": step,
+         "ts": f"2026-01-01T12:00:{n:02d}.000Z", "data": data}
+        for n, (kind, data) in enumerate(events, 1)
+    ]  # fmt: skip
+    return fold_all(frames)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (0.44, "0.4 s"), (9.99, "9.9 s"), (12.3, "12 s"), (61, "1 min 01 s"), (3725, "1 h 02 min")],
+)
+def test_lengths_of_time_are_short(seconds, text):
+    assert present.write_seconds(seconds) == text
+
+
+def test_a_step_of_unknown_kind_state_and_shape_is_shown_too():
+    view = view_of(
+        ("step.started", {"path": 7, "kind": "dance", "name": {"a": 1}, "effect": []}),
+        ("step.finished", {"state": "exploded", "error": ["x"]}),
+    )
+    shown = present.show_steps(view)[0]
+    assert shown["name"] == '{"a":1}'
+    assert shown["error"] == '["x"]'
+
+
+def test_superseded_text_is_left_out_and_interrupted_text_stays():
+    view = view_of(
+        ("step.started", {"path": "1", "kind": "model", "name": "local"}),
+        ("text.start", {"message_id": "msg_1"}),
+        ("text.delta", {"message_id": "msg_1", "delta": "old"}),
+        ("text.end", {"message_id": "msg_1", "final": False, "reason": "superseded"}),
+        ("text.start", {"message_id": "msg_2", "label": "Summary"}),
+        ("text.delta", {"message_id": "msg_2", "delta": "new"}),
+        ("text.end", {"message_id": "msg_2", "final": False, "reason": "stop"}),
+    )
+    shown = present.show_steps(view)[0]
+    assert [(m["text"], m["state"]) for m in shown["messages"]] == [("new", "interrupted")]
+    assert shown["name"] == "Summary"
+
+
+def test_what_a_stop_dropped_is_no_error():
+    view = view_of(
+        ("step.started", {"path": "1", "kind": "model", "name": "local"}),
+        ("step.finished", {"state": "abandoned", "error": {"code": "cancelled", "message": "dropped"}}),
+    )
+    assert present.show_steps(view)[0]["error"] == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (None, ("", "")),
+        ("plain", ("plain", "")),
+        ({"answer": "yes", "n": 1}, ("yes", '{\n  "n": 1\n}')),
+        ({"answer": "yes"}, ("yes", "")),
+        ([1], ("", "[\n  1\n]")),
+        (0, ("", "")),
+        (7, ("", "7")),
+    ],
+)
+def test_a_result_is_its_main_text_and_the_rest(result, shown):
+    assert present.show_result(empty_view() | {"result": result}) == shown
+
+
+def test_a_result_that_is_the_last_answer_is_not_said_twice():
+    view = empty_view() | {"result": "same ", "messages": [{"text": " same", "state": "final"}]}
+    assert present.show_result(view) == ("", "")
+
+
+def test_the_receipt_survives_entries_of_any_shape():
+    effects: Any = [
+        {"name": "a", "outcome": "committed", "external_id": "INV-1", "proof": "http 201"},
+        "x",
+        {"outcome": []},
+        {},
+    ]
+    lines = present.show_effects(effects)
+    assert (lines[0]["name"], lines[0]["proof"]) == ("a", "INV-1 · http 201")
+    assert [str(line["word"].text) for line in lines] == ["already done", "may have happened", "may have happened"]
+
+
+def test_the_blank_step_has_every_slot_and_says_nothing():
+    blank = present.show_blank()
+    assert not blank["has_facts"]
+    assert json.dumps([f["name"] for f in blank["facts"]])
+    assert {f["text"] for f in blank["facts"]} == {""}
