@@ -5,9 +5,10 @@ import django.contrib.postgres.search
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
-import runs.ids
 from django.conf import settings
 from django.db import migrations, models
+
+import runs.ids
 
 
 class Migration(migrations.Migration):
