@@ -208,10 +208,12 @@ def live_stack(folder: Path, **environ: str) -> Iterator[LiveStack]:
                    seconds=START_SECONDS, what="make up")  # fmt: skip
         assert process.poll() is None, (folder / "up.log").read_text()
         demo = json.loads((state / "demo.json").read_text())
-        yield LiveStack(
+        running = LiveStack(
             base_url=f"http://127.0.0.1:{port}", token=demo["token"], user=demo["user"], password=demo["password"],
             state=state, tokens=tokens, target_url=demo["target_url"], process=process,
         )  # fmt: skip
+        with running.client:
+            yield running
     finally:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,9 +1,11 @@
 """One installation for all acceptance and browser tests of a session."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from tests.acceptance.follower import Follower
 from tests.stack import LiveStack, live_stack
 
 
@@ -18,3 +20,19 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
 def _good_target(stack: LiveStack) -> None:
     """Let each test begin with a demo target that behaves well."""
     stack.switch()
+
+
+type Follow = Callable[..., Follower]
+
+
+@pytest.fixture
+def follow(stack: LiveStack) -> Iterator[Follow]:
+    """Open readers of runs that are closed with the test: `follow(run_id, role="control")`."""
+    with ExitStack() as opened:
+
+        def open_one(run_id: str, *, role: str = "viewer") -> Follower:
+            follower = Follower(stack, run_id, role=role)
+            opened.callback(follower.close)
+            return follower.open()
+
+        yield open_one

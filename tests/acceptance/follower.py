@@ -1,7 +1,9 @@
 """A reader of a run over WebSocket, from outside: it keeps every event, its cursor, and what it was told."""
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
@@ -18,6 +20,7 @@ class Follower:
         self.events: list[dict[str, Any]] = []
         self.control: list[dict[str, Any]] = []
         self.socket: ClientConnection | None = None
+        self._open = ExitStack()
 
     @property
     def cursor(self) -> str:
@@ -28,17 +31,24 @@ class Follower:
         """Connect, from the cursor where there is one."""
         base = self.stack.base_url.replace("http", "ws", 1)
         after = f"after={self.cursor}&" if self.events else ""
-        self.socket = connect(
+        self.close()
+        connection = connect(
             f"{base}/ws/v1/runs/{self.run_id}/?{after}role={self.role}",
             additional_headers={"Authorization": f"Bearer {self.stack.token}"},
             max_size=None,
+            close_timeout=1,
         )
+        self.socket = self._open.enter_context(connection)
         return self
+
+    def close(self) -> None:
+        """Close what is open; may be called again."""
+        self._open.close()
 
     def cut(self) -> None:
         """Drop the connection without a goodbye."""
         assert self.socket is not None
-        self.socket.socket.close()
+        self.socket.socket.shutdown(socket.SHUT_RDWR)
 
     def frames(self, seconds: float = 60.0) -> Iterator[dict[str, Any]]:
         """Yield frames until the connection ends; events are kept."""

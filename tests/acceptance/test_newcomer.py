@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.acceptance.follower import Follower
+from tests.acceptance.conftest import Follow
 from tests.stack import ROOT, LiveStack, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(420)]
@@ -19,7 +19,9 @@ def assert_exact(events: list[dict], stored: list[dict]) -> None:
     assert events == stored
 
 
-def test_a_report_is_complete_although_worker_and_web_were_killed(stack: LiveStack, tmp_path: Path) -> None:
+def test_a_report_is_complete_although_worker_and_web_were_killed(
+    stack: LiveStack, follow: Follow, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.pdf"
     broken.write_bytes(b"%PDF-1.7 this is no pdf")
     files = [str(p) for p in sorted(SAMPLES.glob("*")) if p.suffix in {".md", ".txt", ".html"}] + [str(broken)]
@@ -32,7 +34,7 @@ def test_a_report_is_complete_although_worker_and_web_were_killed(stack: LiveSta
     assert started.returncode == 0, started.stderr
     run_id = json.loads(started.stdout.splitlines()[0])["id"]
 
-    reader = Follower(stack, run_id).open()
+    reader = follow(run_id)
     reader.until("text.delta", count=3)
     stack.kill("runs.execution.worker_main")  # in the middle of a model step
     reader.until("claim.lost")

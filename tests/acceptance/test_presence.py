@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.acceptance.conftest import Follow
 from tests.acceptance.follower import Follower
 from tests.acceptance.test_newcomer import assert_exact
 from tests.stack import LiveStack, is_alive, wait_until
@@ -12,14 +13,14 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 GRACE_AND_STOP_SECONDS = 5.0 + 10.0
 
 
-def start(stack: LiveStack, agent: str, key: str, **more: object) -> tuple[str, Follower]:
+def start(stack: LiveStack, follow: Follow, agent: str, key: str, **more: object) -> tuple[str, Follower]:
     """Start a probe that streams (or runs a tool) for ever, watched by its page."""
     run_id = stack.start(agent, {"key": key, "rate": 50, "n": 1_000_000} | more)["id"]
-    return run_id, Follower(stack, run_id, role="control").open()
+    return run_id, follow(run_id, role="control")
 
 
-def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_stream(stack: LiveStack) -> None:
-    run_id, page = start(stack, "probe_cancel", "gone-stream")
+def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_stream(stack: LiveStack, follow: Follow) -> None:
+    run_id, page = start(stack, follow, "probe_cancel", "gone-stream")
     page.until("text.delta", count=3)
     page.cut()
     run = stack.wait(run_id, seconds=GRACE_AND_STOP_SECONDS + 15)
@@ -30,8 +31,8 @@ def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_stream(stack: LiveStack)
     assert stack.probe("gone-stream").deltas == deltas
 
 
-def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_tool(stack: LiveStack) -> None:
-    run_id, page = start(stack, "probe_cancel", "gone-tool", n=0, rate=0, tool="stubborn")
+def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_tool(stack: LiveStack, follow: Follow) -> None:
+    run_id, page = start(stack, follow, "probe_cancel", "gone-tool", n=0, rate=0, tool="stubborn")
     child = wait_until(lambda: stack.probe("gone-tool").child, what="the tool's process")
     page.cut()
     run = stack.wait(run_id, seconds=GRACE_AND_STOP_SECONDS + 15)
@@ -40,8 +41,8 @@ def test_a_cancel_run_ends_when_its_page_is_gone_in_mid_tool(stack: LiveStack) -
     assert [(e["outcome"], e["proof"]) for e in run["cancel"]["effects"]] == [("stopped", "process tree empty")]
 
 
-def test_a_reload_within_the_grace_changes_nothing(stack: LiveStack) -> None:
-    run_id, page = start(stack, "probe_cancel", "reload", n=400)
+def test_a_reload_within_the_grace_changes_nothing(stack: LiveStack, follow: Follow) -> None:
+    run_id, page = start(stack, follow, "probe_cancel", "reload", n=400)
     page.until("text.delta", count=3)
     page.cut()
     page.open()
@@ -51,8 +52,8 @@ def test_a_reload_within_the_grace_changes_nothing(stack: LiveStack) -> None:
     assert_exact(page.events, stack.events(run_id))
 
 
-def test_a_continue_run_completes_without_its_page(stack: LiveStack) -> None:
-    run_id, page = start(stack, "probe", "continue", n=300, tool="invoice")
+def test_a_continue_run_completes_without_its_page(stack: LiveStack, follow: Follow) -> None:
+    run_id, page = start(stack, follow, "probe", "continue", n=300, tool="invoice")
     page.until("text.delta", count=3)
     page.cut()
     run = stack.wait(run_id)
@@ -60,10 +61,10 @@ def test_a_continue_run_completes_without_its_page(stack: LiveStack) -> None:
     assert list(stack.effects(run_id).values()) == [1]
 
 
-def test_a_reader_that_stops_reading_is_sent_away_and_the_run_goes_on(stack: LiveStack) -> None:
+def test_a_reader_that_stops_reading_is_sent_away_and_the_run_goes_on(stack: LiveStack, follow: Follow) -> None:
     run_id = stack.start("probe", {"key": "stuck", "n": 20_000, "pad": 2000})["id"]
-    stuck = Follower(stack, run_id).open()
-    good = Follower(stack, run_id).open()
+    stuck = follow(run_id)
+    good = follow(run_id)
     stuck.until("ready")
     good.to_the_end()
     assert stack.wait(run_id)["status"] == "completed"

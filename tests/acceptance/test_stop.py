@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.follower import Follower
+from tests.acceptance.conftest import Follow
 from tests.stack import LiveStack, is_alive, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -22,9 +22,9 @@ def assert_one_end(events: list[dict]) -> None:
         assert not {"tool.dispatched", "model.started", "step.started"} & set(after)
 
 
-def test_a_stop_while_the_model_streams_keeps_the_half_text_as_not_final(stack: LiveStack) -> None:
+def test_a_stop_while_the_model_streams_keeps_the_half_text_as_not_final(stack: LiveStack, follow: Follow) -> None:
     run_id = stack.start("probe", {"key": "stop-stream", "n": 1_000_000, "rate": 100})["id"]
-    reader = Follower(stack, run_id).open()
+    reader = follow(run_id)
     reader.until("text.delta", count=5)
     answer = stack.stop(run_id)
     assert answer.status_code == 202
@@ -73,16 +73,18 @@ def test_a_lost_answer_is_looked_up_and_the_run_completes(stack: LiveStack) -> N
     run = stack.wait(run_id)
     assert run["status"] == "completed", run
     assert list(stack.effects(run_id).values()) == [1]
-    assert "tool.unknown" in [e["type"] for e in stack.events(run_id)]
+    (result,) = [e["data"] for e in stack.events(run_id) if e["type"] == "tool.result"]
+    assert (result["ok"], result["proof"]) == (True, "look-up")
 
 
 def test_what_nobody_can_tell_waits_for_an_operator(stack: LiveStack) -> None:
     stack.switch(drop_after_commit=True, lookup_fails=True)
     run_id = stack.start("probe", {"key": "verify", "n": 0, "tool": "invoice"})["id"]
-    wait_until(lambda: "tool.unknown" in [e["type"] for e in stack.events(run_id)], what="the unknown outcome")
+    wait_until(lambda: stack.effects(run_id), what="the effect whose answer is lost")
     stack.stop(run_id)
     run = stack.wait(run_id)
     assert run["status"] == "needs_reconciliation"
+    assert [e["outcome"] for e in run["cancel"]["effects"]] == ["unknown"]
     (operation_id,) = run["unsettled_operations"]
     path = f"/operations/{operation_id}"
     listed = stack.client.get("/operations", params={"state": "unknown"}).json()["data"]
