@@ -1,5 +1,10 @@
 """The operators' desk in Django's admin: everything can be read, nothing is changed but through the services."""
 
+from django.contrib import admin
+from django.utils.translation import gettext_lazy
+
 from runs.admin import identity, ledger, runs
+
+admin.site.site_header = admin.site.site_title = gettext_lazy("Outlive: operators' desk")
 
 __all__ = ["identity", "ledger", "runs"]
