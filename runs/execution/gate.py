@@ -3,6 +3,7 @@
 Adapters get a ToolCall, a ToolCall needs a Permit, and permits are made here only, from a committed dispatch.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import UUID, uuid4
 
 from runs.conf import limits
 from runs.decisions.dispatch import Dispatched, InOperation, OperationCall, Refused, StepCall, dispatch
+from runs.decisions.steps import OperationOutcome, finish_step
 from runs.execution.branches import For, Parked
 from runs.execution.claim import Claim
 from tools.permit import Permit
@@ -58,20 +60,28 @@ async def begin(
         found = await claim.fetch(LANDED_STEP, stream=stream, path=step.path, fence=held.fence)
         return Dispatched(found[0]["id"], None) if found else None
 
-    answer = await claim.decide(
-        lambda: dispatch(
-            run_id=claim.origin.run_id,
-            fence=held.fence,
-            worker=claim.hands.worker,
-            step=step,
-            nonce=nonce,
-            operation=operation,
-            message_id=message_id,
-            label=label,
-            shown=shown,
-        ),
-        landed=landed,
+    asking = claim.start_call(
+        claim.decide(
+            lambda: dispatch(
+                run_id=claim.origin.run_id,
+                fence=held.fence,
+                worker=claim.hands.worker,
+                step=step,
+                nonce=nonce,
+                operation=operation,
+                message_id=message_id,
+                label=label,
+                shown=shown,
+            ),
+            landed=landed,
+        )
     )
+    try:
+        answer = await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        if claim.scope.reason is None:  # the agent's own timeout: what was begun for it must not stay open
+            claim.start_call(_give_back(claim, asking))
+        raise
     if isinstance(answer, InOperation):
         return answer
     if isinstance(answer, Refused):
@@ -80,6 +90,29 @@ async def begin(
     void_at = min(began_at + limits().permit_seconds, held.believed_until)
     permit = Permit(str(nonce), key, held.fence, void_at)
     return Begun(answer.step_id, answer.operation_id, permit, began_at, dispatched_at)
+
+
+async def _give_back(claim: Claim, asking: "asyncio.Task[Dispatched | Refused | InOperation]") -> None:
+    """Close a step whose permit nobody will use."""
+    answer = await asking
+    if not isinstance(answer, Dispatched):
+        return
+    outcome = None
+    if answer.operation_id is not None:
+        receipt = {"proof": "nothing was sent", "error": "The agent stopped waiting.", "code": "permit_expired"}
+        outcome = OperationOutcome(state="refuted", receipt=receipt, gave_up=True)
+    error = {"code": "abandoned", "message": "The agent stopped waiting."}
+    await claim.decide(
+        lambda: finish_step(
+            run_id=claim.origin.run_id,
+            fence=claim.held.fence,
+            step_id=answer.step_id,
+            state="abandoned",
+            error=error,
+            outcome=outcome,
+            reason="error",
+        )
+    )
 
 
 async def refused(claim: Claim, reason: str) -> None:

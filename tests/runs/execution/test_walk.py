@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import BaseModel
 
+from runs import failpoints
 from runs.agents import RunContext
 from tests.runs.execution.conftest import OpenWorker, script
-from tools import tool
+from tools import ToolCall, tool
 
 gates: dict[str, asyncio.Event] = {}
 
@@ -30,6 +32,12 @@ async def gated_read(word: str) -> str:
     gates["begun"].set()
     await gates["go_on"].wait()
     return word
+
+
+@tool(effect="write", look_up=None)
+async def never_sent(call: ToolCall) -> None:
+    """Must not be called."""
+    raise AssertionError("the permit was used")
 
 
 async def test_a_draining_worker_lets_a_run_go_at_its_next_step(a_worker: OpenWorker) -> None:
@@ -90,12 +98,14 @@ async def test_an_agent_that_swallows_its_unwinding_still_waits(
 
 async def test_a_call_that_an_agent_stops_awaiting_is_closed(a_worker: OpenWorker) -> None:
     async def tested(ctx: RunContext) -> str:
-        for ask in (ctx.tool(gated_read, word="a"), ctx.model(script(key="cut", text="a b", hold_at=1))):
-            try:
-                async with asyncio.timeout(0.2):
-                    await ask
-            except TimeoutError:
-                continue
+        for ask, sign in (
+            (ctx.tool(gated_read, word="a"), "tool.started"),
+            (ctx.model(script(key="cut", text="a b", hold_at=1)), "text.delta"),
+        ):
+            waiting = asyncio.ensure_future(ask)
+            await bench.until_event(run, sign)
+            waiting.cancel()
+            await asyncio.wait({waiting})
         return "went on"
 
     async with a_worker() as bench:
@@ -104,6 +114,36 @@ async def test_a_call_that_an_agent_stops_awaiting_is_closed(a_worker: OpenWorke
         row = await bench.row(run)
         assert (row["status"], row["result"], row["open_ops"]) == ("completed", "went on", 0)
         assert [s[2] for s in await bench.steps(run)] == ["abandoned", "abandoned"]
+
+
+async def test_a_permit_that_came_too_late_for_its_agent_is_given_back(a_worker: OpenWorker, dsn: str) -> None:
+    """The agent stops waiting while the dispatch itself is under way: it commits, and nothing is sent."""
+
+    async def tested(ctx: RunContext) -> str:
+        waiting = asyncio.ensure_future(ctx.tool(never_sent))
+        await gates["begun"].wait()
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        gates["go_on"].set()
+        return "went on"
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        rival = await psycopg.AsyncConnection.connect(dsn)
+
+        async def lock_the_row() -> None:
+            await rival.execute("select 1 from runs_run where id = %s for update", [run.pk])
+            gates["begun"].set()
+
+        with failpoints.armed("before_dispatch", lock_the_row):
+            working = bench.advancing(run)
+            await gates["go_on"].wait()
+            await rival.close()
+            await asyncio.wait_for(working, 10)
+        row = await bench.row(run)
+        assert (row["status"], row["result"], row["open_ops"]) == ("completed", "went on", 0)
+        assert [o["state"] for o in await bench.operations(run)] == ["refuted"]
 
 
 async def test_files_titles_and_texts_are_left_once(a_worker: OpenWorker) -> None:
