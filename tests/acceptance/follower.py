@@ -27,6 +27,12 @@ class Follower:
         """The last event that was applied."""
         return f"{self.events[-1]['stream_id']}:{self.events[-1]['seq']}" if self.events else ""
 
+    @property
+    def port(self) -> int:
+        """The local port of the connection."""
+        assert self.socket is not None
+        return int(self.socket.socket.getsockname()[1])
+
     def open(self) -> "Follower":
         """Connect, from the cursor where there is one."""
         base = self.stack.base_url.replace("http", "ws", 1)
