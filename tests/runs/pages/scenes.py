@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from runs import frames
+from runs import frames, ringing
 from runs.access import Actor
 from runs.database import decide
 from runs.decisions import append, cancels, claims, dispatch, endings, steps, waiting
@@ -27,8 +27,9 @@ APPROVAL = {
 class Scene:
     """A claimed run whose steps are written by the test."""
 
-    def __init__(self, actor: Actor, **changes: Any) -> None:
-        self.run = a_run(actor, **changes)
+    def __init__(self, actor: Actor, *, ring: Any = silent, run: Run | None = None, **changes: Any) -> None:
+        self.ring = ring  # ring_now where a page is open and follows
+        self.run = run or a_run(actor, **changes)
         self.fence = a_claim(self.run)
         self.batch = 0
         self.path = 0
@@ -69,6 +70,16 @@ class Scene:
                 )
             )
         return step_id, message_id
+
+    def say(self, step_id: UUID, message_id: UUID, *words: str) -> None:
+        """Let the model say more, one event a word."""
+        self.events("text.delta", step_id, *({"message_id": text_id("msg", message_id), "delta": w} for w in words))
+
+    def finish(self, step_id: UUID, text: str) -> None:
+        """End a model step."""
+        self._do(
+            steps.finish_step(run_id=self.run.pk, fence=self.fence, step_id=step_id, state="finished", result=text)
+        )
 
     def tool(
         self, name: str = "search_documents", *, effect: str = "read", arguments: Any = None,
@@ -169,6 +180,8 @@ class Scene:
         drafts = [frames.draft(origin, kind, d, at=datetime.now(UTC), step_id=step_id) for d in datas]
         stored = self._do(append.append_many([append.Batch(self.run.pk, self.fence, self.batch, drafts)]))
         assert self.run.pk in stored
+        if self.ring is not silent:
+            ringing.client().publish(*frames.bell(self.run.stream_id, stored[self.run.pk], [d.text for d in drafts]))
 
     def _call(self, kind: str, name: str, effect: str | None, arguments: Any = None) -> dispatch.StepCall:
         self.path += 1
@@ -191,7 +204,7 @@ class Scene:
         return sent.step_id
 
     def _do(self, decision: Any) -> Any:
-        return decide(decision, ring=silent)
+        return decide(decision, ring=self.ring)
 
 
 REPORT = b"""# What the documents say
