@@ -2,15 +2,14 @@
 
 import os
 
+import django
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django_application = get_asgi_application()  # sets Django up; what follows needs its tables
+django.setup(set_prefix=False)  # what follows needs the tables
 
+from streaming.handler import OneHopHandler  # noqa: E402
 from streaming.origin import OriginCheck  # noqa: E402
 from streaming.routing import websocket_urlpatterns  # noqa: E402
 
-application = ProtocolTypeRouter(
-    {"http": django_application, "websocket": OriginCheck(URLRouter(websocket_urlpatterns))}
-)
+application = ProtocolTypeRouter({"http": OneHopHandler(), "websocket": OriginCheck(URLRouter(websocket_urlpatterns))})

@@ -66,7 +66,7 @@ def fold_all(frames: Iterable[Any], view: View | None = None) -> View:
 
 def _counts(view: View, frame: Data) -> bool:
     is_ours = view["stream_id"] is None or _text(frame.get("stream_id")) == view["stream_id"]
-    return is_ours and (_count(frame.get("seq")) or 0) > view["seq"]
+    return bool(is_ours and (_count(frame.get("seq")) or 0) > view["seq"])
 
 
 def _text(value: Any) -> str | None:

@@ -93,7 +93,7 @@ class FlowServer(Server):  # type: ignore[misc]
             frame = message.get("frame")
             if frame is not None:
                 if protocol.state == protocol.STATE_OPEN:
-                    protocol.transport.write(frame)
+                    _write_now(protocol.transport, frame)
                 return
             if kind == "http.response.body" and not message.get("more_body") and protocol.producer is flow:
                 protocol.unregisterProducer()  # before finish(), else Twisted logs an error
@@ -105,6 +105,13 @@ class FlowServer(Server):  # type: ignore[misc]
         if flow is not None:
             flow.stopProducing()
         super().protocol_disconnected(protocol)
+
+
+def _write_now(transport: Any, data: bytes) -> None:
+    """Write, and let the kernel take it at once instead of in the reactor's next turn."""
+    transport.write(data)
+    if not transport.disconnecting:  # then the reactor must see what doWrite returns
+        transport.doWrite()
 
 
 def quiet_autobahn(module: Any) -> None:

@@ -11,13 +11,15 @@ import importlib
 import logging
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvloop
 from twisted.internet import asyncioreactor
 
 # First of all: whatever imports Twisted's reactor after this finds ours.
-asyncioreactor.install(uvloop.new_event_loop())  # type: ignore[no-untyped-call]
+loop = uvloop.new_event_loop()
+asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
 
 from daphne.endpoints import build_endpoint_description_strings  # noqa: E402
 from daphne.ws_protocol import WebSocketProtocol  # noqa: E402
@@ -29,6 +31,7 @@ from streaming.flow import FlowServer, quiet_autobahn  # noqa: E402
 
 logger = logging.getLogger("streaming.server")
 
+THREADS = 16  # requests that are being answered at once; as many as Django's database pool has connections
 DRAIN_SECONDS = 10.0
 FLUSH_SECONDS = 1.0
 SERVICE_RESTART = 1012
@@ -127,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     hubs = importlib.import_module("streaming.current")
     # Loads every view now: else the first request waits for a second of imports.
     importlib.import_module("django.urls").get_resolver().url_patterns  # noqa: B018
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, "answer"))
     server = OutliveServer(application, hubs=hubs, host=chosen.host, port=chosen.port)
     reactor.callWhenRunning(_warm_up, hubs)
     server.run()
