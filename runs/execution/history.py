@@ -80,7 +80,7 @@ async def load_history(database: Database, stream_id: UUID) -> History:
                 name=row["name"],
                 digest=row["digest"],
                 state=StepState(row["state"]),
-                value=(row["result"] or {}).get("value"),
+                value=in_order((row["result"] or {}).get("value")),
                 error=row["error"] or {},
                 question_id=row["question_id"],
                 wake_at=row["wake_at"],
@@ -88,6 +88,16 @@ async def load_history(database: Database, stream_id: UUID) -> History:
             for row in rows
         }
     )
+
+
+def in_order(value: Any) -> Any:
+    """Sort the keys of a JSON value: jsonb forgets their order, and both walks must see the same one.
+
+    An agent that puts a result into a prompt as text would otherwise ask something else on its second walk.
+    """
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def step_call(

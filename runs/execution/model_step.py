@@ -14,7 +14,7 @@ from runs.decisions.steps import Done, finish_step
 from runs.execution.claim import Claim
 from runs.execution.deltas import Deltas
 from runs.execution.gate import Begun, begin, operation_key
-from runs.execution.history import step_call
+from runs.execution.history import in_order, step_call
 from runs.execution.model_ask import ModelAsk, as_stored, read_value, replay
 from runs.execution.outlet import OutletClosed
 from runs.failpoints import hit
@@ -153,7 +153,8 @@ class _Talk:
                     if outlet.is_full:
                         await outlet.room()
                 elif isinstance(item, ToolUseDelta):
-                    self._uses.append(item.tool_use)
+                    use = item.tool_use
+                    self._uses.append(ToolUse(use.id, use.name, in_order(use.arguments)))
                 elif isinstance(item, Usage):
                     self._usage = item
                 else:

@@ -10,7 +10,7 @@ from runs.execution import receipts
 from runs.execution.branches import For, Parked
 from runs.execution.claim import Claim
 from runs.execution.gate import begin, operation_key
-from runs.execution.history import StoredStep, step_call
+from runs.execution.history import StoredStep, in_order, step_call
 from runs.execution.inherited import inherit
 from runs.execution.tool_call import DispatchedCall, Known
 from runs.failpoints import hit
@@ -39,7 +39,8 @@ async def call_tool(claim: Claim, tool: ToolSpec | str, arguments: Mapping[str, 
         raise receipts.from_error(spec.name, stored.error)
     known = await _until_known(claim, spec, step, stored, checked)
     if known.receipt.outcome is Outcome.SUCCEEDED:
-        return known.receipt.value
+        fresh: JSON = in_order(known.receipt.value)
+        return fresh
     raise receipts.failure(spec.name, known.receipt)
 
 

@@ -12,8 +12,6 @@ from tools.models.library import ask
 from tools.models.protocol import ModelRequest, StreamItem
 from tools.scope import Scope
 
-ANTHROPIC_URL = "https://api.anthropic.com"
-
 
 class AnthropicProvider:
     """Streams messages. Anthropic has no seed; a request's seed is ignored."""

@@ -8,17 +8,18 @@ ollama:<model>            OLLAMA_BASE_URL, OLLAMA_API_KEY
 vllm:<model>              VLLM_BASE_URL, VLLM_API_KEY
 """
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 
-from tools.models.anthropic import ANTHROPIC_URL, AnthropicProvider
 from tools.models.local import LOCAL_URL, LocalProvider
-from tools.models.openai_compatible import OPENAI_URL, OpenAICompatibleProvider
 from tools.models.protocol import ModelError, ModelProvider
 from tools.models.scripted import ScriptedProvider
 
 # Used when only a key is given; OUTLIVE_MODEL overrides.
 DEFAULT_OPENAI_MODEL = "openai:gpt-5.2"
 DEFAULT_ANTHROPIC_MODEL = "anthropic:claude-sonnet-4-6"
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
 OLLAMA_URL = "http://127.0.0.1:11434/v1"
 VLLM_URL = "http://127.0.0.1:8000/v1"
 KNOWN = "local, scripted, openai:<model>, anthropic:<model>, ollama:<model>, vllm:<model>"
@@ -47,7 +48,7 @@ def provider_for(model: str, env: Mapping[str, str]) -> ModelProvider:
         return ScriptedProvider(env)
     if kind == "anthropic" and name:
         url = env.get("ANTHROPIC_BASE_URL")
-        return AnthropicProvider(
+        return _adapter("anthropic", "AnthropicProvider")(
             model=name,
             base_url=url or ANTHROPIC_URL,
             api_key=_key(env, "ANTHROPIC_API_KEY", needed=True) or "",
@@ -57,8 +58,15 @@ def provider_for(model: str, env: Mapping[str, str]) -> ModelProvider:
         url = env.get(f"{upper}_BASE_URL")
         default = {"openai": OPENAI_URL, "ollama": OLLAMA_URL, "vllm": VLLM_URL}[kind]
         key = _key(env, f"{upper}_API_KEY", needed=kind == "openai" and not url)
-        return OpenAICompatibleProvider(name=kind, model=name, base_url=url or default, api_key=key)
+        adapter = _adapter("openai_compatible", "OpenAICompatibleProvider")
+        return adapter(name=kind, model=name, base_url=url or default, api_key=key)
     raise ModelError("bad_request", f"There is no model {model!r}. Known are: {KNOWN}.")
+
+
+def _adapter(module: str, name: str) -> Callable[..., ModelProvider]:
+    """Load a hosted provider when somebody chooses it: its library costs a second of every process's start."""
+    adapter: Callable[..., ModelProvider] = getattr(importlib.import_module(f"tools.models.{module}"), name)
+    return adapter
 
 
 def _key(env: Mapping[str, str], variable: str, *, needed: bool) -> str | None:

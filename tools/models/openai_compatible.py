@@ -15,7 +15,6 @@ from tools.models.library import ask
 from tools.models.protocol import ModelRequest, StreamItem
 from tools.scope import Scope
 
-OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # the SDK insists on a key; servers without one ignore it
 
 
