@@ -16,9 +16,7 @@ if not SECRET_KEY:
     if env.bool("CI", False) or env.str("DATABASE_URL", "") == "":
         SECRET_KEY = "only-for-tests-and-management-commands-without-a-server"
     else:
-        raise ImproperlyConfigured(
-            "Set OUTLIVE_SECRET_KEY to 50 or more random characters; `make up` makes one."
-        )
+        raise ImproperlyConfigured("Set OUTLIVE_SECRET_KEY to 50 or more random characters; `make up` makes one.")
 
 ALLOWED_HOSTS = env.list("OUTLIVE_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 BASE_URL = env.str("OUTLIVE_BASE_URL", "http://127.0.0.1:8000")
@@ -121,9 +119,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
-SECURE_PROXY_SSL_HEADER = (
-    ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("OUTLIVE_BEHIND_PROXY", False) else None
-)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("OUTLIVE_BEHIND_PROXY", False) else None
 X_FRAME_OPTIONS = "DENY"
 SECURE_CSP = {
     "default-src": ["'self'"],
@@ -142,6 +138,4 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
 DATA_UPLOAD_MAX_NUMBER_FILES = 50
 
 LOGGING_CONFIG = None
-LOGGING = logging_config(
-    json_lines=env.bool("OUTLIVE_LOG_JSON", True), level=env.str("OUTLIVE_LOG_LEVEL", "INFO")
-)
+LOGGING = logging_config(json_lines=env.bool("OUTLIVE_LOG_JSON", True), level=env.str("OUTLIVE_LOG_LEVEL", "INFO"))

@@ -3,7 +3,7 @@
 config/urls.py includes `api.urls`; streaming adds its router (`POST /runs`, events) there before it does so.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, cast
 
@@ -12,8 +12,6 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, path, re_path
 from ninja import NinjaAPI
 from ninja.openapi.docs import Swagger
-from ninja.operation import PathView
-from ninja.router import BoundRouter
 
 from runs.api import artifacts, documents, operations, runs
 from runs.api.answers import AsciiJsonRenderer
@@ -35,13 +33,6 @@ third answer. Errors have one envelope; their codes are listed at `/api/v1/error
 class OutliveApi(NinjaAPI):
     """NinjaAPI whose every answer is ours: also for an address or a method that does not exist."""
 
-    def _get_bound_routers(self) -> list[BoundRouter]:
-        is_first = self._bound_routers_cache is None
-        routers: list[BoundRouter] = super()._get_bound_routers()
-        if is_first:
-            join_same_addresses(routers)
-        return routers
-
     def _get_urls(self) -> list[URLResolver | URLPattern]:
         patterns: list[URLResolver | URLPattern] = list(super()._get_urls())
         patterns.insert(0, path("errors", for_signed_in(error_codes), name="error-codes"))
@@ -52,19 +43,6 @@ class OutliveApi(NinjaAPI):
                 pattern.callback = no_such_address if is_root else in_envelope(pattern.callback)
         patterns.append(re_path(r"^.*$", no_such_address, name="no-such-address"))
         return patterns
-
-
-def join_same_addresses(routers: Sequence[BoundRouter]) -> None:
-    """Let routers share an address (`GET /runs` here, `POST /runs` in streaming): ninja's first would hide the rest."""
-    first_at: dict[str, PathView] = {}
-    for router in routers:
-        for address, view in list(router.path_operations.items()):
-            place = f"{router.prefix.strip('/')}/{address.strip('/')}"
-            first = first_at.setdefault(place, view)
-            if first is not view:
-                first.operations += view.operations
-                first.is_async = first.is_async or view.is_async
-                del router.path_operations[address]
 
 
 def in_envelope(view: View) -> View:
