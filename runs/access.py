@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from runs.errors import NotAllowed
@@ -31,12 +32,13 @@ RIGHTS: dict[str, tuple[Role, Role, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person (or their program) in one tenant, with a role there. `scopes` is None for a session."""
+    """A person (or their program) in one tenant, with a role there. `scopes` and `token_id` are None for a session."""
 
     user: Any
     tenant: Tenant
     role: Role
     scopes: frozenset[str] | None = None
+    token_id: UUID | None = None
 
     def may(self, right: str, run: Run | None = None) -> bool:
         """Say whether the role and the token's scopes cover a right, on a run where one is given."""
@@ -95,16 +97,15 @@ def actor_for_token(text: str) -> Actor | None:
         ApiToken.objects.select_related("tenant", "user")
         .filter(digest=hash_token(text), revoked_at__isnull=True, user__is_active=True)
         .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now))
+        .filter(user__memberships__tenant=F("tenant"))
+        .annotate(role=F("user__memberships__role"))
         .first()
     )
     if token is None:
         return None
-    membership = Membership.objects.filter(user=token.user, tenant=token.tenant).first()
-    if membership is None:
-        return None
     if token.last_used_at is None or token.last_used_at < now - timedelta(minutes=1):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return Actor(token.user, token.tenant, Role(membership.role), frozenset(token.scopes))
+    return Actor(token.user, token.tenant, Role(token.role), frozenset(token.scopes), token.pk)
 
 
 def operator_tenants(user: Any) -> list[Tenant]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 from django.db import connection, transaction
@@ -22,6 +23,7 @@ from runs.errors import Busy
 from runs.ringing import ring_now
 
 type Ringer = Callable[[Sequence[Effect]], None]
+_bounded: WeakSet[Any] = WeakSet()  # Django's connections whose lock timeout is set
 
 
 def conninfo() -> str:
@@ -38,14 +40,14 @@ def decide[T](decision: Decision[T], *, ring: Ringer = ring_now) -> T:
 
     Raises: Busy when a row stayed locked for longer than the lock timeout; nothing was changed then.
     """
+    connection.ensure_connection()
+    raw = connection.connection
+    _bound_waiting(raw)
     try:
         with transaction.atomic():
-            connection.ensure_connection()
-            raw = connection.connection
             with raw.cursor(row_factory=dict_row) as cursor:
                 # Django reads jsonb as text on its own cursors; decisions want values.
                 cursor.adapters.register_loader("jsonb", psycopg.types.json.JsonbLoader)
-                cursor.execute("select set_config('lock_timeout', %s, true)", [_lock_timeout()])
                 value, effects = _drive(decision, cursor)
             if effects:
                 transaction.on_commit(lambda: ring(effects))
@@ -54,8 +56,13 @@ def decide[T](decision: Decision[T], *, ring: Ringer = ring_now) -> T:
         raise Busy from error
 
 
-def _lock_timeout() -> str:
-    return f"{int(limits().lock_timeout_seconds * 1000)}ms"
+def _bound_waiting(raw: Any) -> None:
+    """Let no statement of this connection wait longer for a lock than the limit; asked once per connection."""
+    if raw in _bounded:
+        return
+    raw.execute(f"set lock_timeout = {int(limits().lock_timeout_seconds * 1000)}")
+    if not connection.in_atomic_block:  # a rollback would take the setting back
+        _bounded.add(raw)
 
 
 def _drive[T](decision: Decision[T], cursor: Any) -> tuple[T, list[Effect]]:

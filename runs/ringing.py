@@ -6,6 +6,7 @@ Redis and RQ may lose, repeat or reorder: whoever needs certainty polls the rows
 import logging
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import django_rq
 import redis
@@ -23,13 +24,18 @@ def client() -> redis.Redis:
     return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1.0, socket_connect_timeout=1.0)
 
 
+@cache
+def queue() -> Any:
+    """Return the queue, on the client above: django_rq makes a new one each time, a quarter of the cost of a create."""
+    return django_rq.get_queue("default", connection=client())
+
+
 def enqueue(run_id_hex: str) -> None:
     """Put "advance this run" into the queue; repeated jobs are harmless, a claim decides.
 
     Raises: redis.RedisError when the queue cannot be reached; the outbox row stays then.
     """
-    queue = django_rq.get_queue("default")
-    queue.enqueue_call(ADVANCE, args=(run_id_hex,), timeout=-1, result_ttl=0, failure_ttl=3600)
+    queue().enqueue_call(ADVANCE, args=(run_id_hex,), timeout=-1, result_ttl=0, failure_ttl=3600)
 
 
 def ring_now(effects: Sequence[Effect]) -> None:

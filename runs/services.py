@@ -78,7 +78,10 @@ def create_run(
         )
     )  # fmt: skip
     if row is not None:
-        return Created(Run.objects.select_related("created_by").get(pk=row["id"]), True)
+        names = [field.attname for field in Run._meta.concrete_fields]
+        made = Run.from_db("default", names, [row[name] for name in names])
+        made.created_by = actor.user
+        return Created(made, True)
     first = Run.objects.select_related("created_by").get(
         created_by=actor.user, tenant=actor.tenant, idempotency_key=idempotency_key
     )

@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from runs.access import Actor, actor_for, actor_for_token, hash_token
+from runs.access import Actor, actor_for, actor_for_token
 from runs.models import ApiToken, Membership, Run, Tenant
 from streaming.protocol import Close
 from streaming.reader import Ending
@@ -96,8 +96,7 @@ def _by_token(credentials: Credentials) -> tuple[Actor, Who] | Ending:
     actor = actor_for_token(credentials.bearer or "")
     if actor is None:
         return NOT_SIGNED_IN
-    token_id = ApiToken.objects.values_list("pk", flat=True).get(digest=hash_token(credentials.bearer or ""))
-    return actor, Who(actor.user.pk, actor.tenant.pk, actor.user.password, None, token_id)
+    return actor, who_called(actor, None)
 
 
 def _by_session(credentials: Credentials, run: Run | None) -> tuple[Actor, Who] | Ending:
@@ -114,13 +113,10 @@ def _by_session(credentials: Credentials, run: Run | None) -> tuple[Actor, Who] 
     return actor, Who(user.pk, actor.tenant.pk, user.password, credentials.session_key, None)
 
 
-def who_called(actor: Actor, session_key: str | None, bearer: str | None) -> Who:
-    """Write down by whose right an API call opened a stream."""
-    token_id = None
-    if bearer is not None:
-        token_id = ApiToken.objects.values_list("pk", flat=True).filter(digest=hash_token(bearer)).first()
-        session_key = None
-    return Who(actor.user.pk, actor.tenant.pk, actor.user.password, session_key, token_id)
+def who_called(actor: Actor, session_key: str | None) -> Who:
+    """Write down by whose right a stream is open; a program's token outweighs a cookie that came along."""
+    key = None if actor.token_id is not None else session_key
+    return Who(actor.user.pk, actor.tenant.pk, actor.user.password, key, actor.token_id)
 
 
 def check_again(whos: set[Who]) -> dict[Who, Ending]:

@@ -118,7 +118,7 @@ def who_asks(request: HttpRequest) -> Who:
     """Write down by whose right the stream is open."""
     headers = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in request.headers.items()]
     brought = read_credentials(headers)
-    return who_called(actor_of(request), brought.session_key, brought.bearer)
+    return who_called(actor_of(request), brought.session_key)
 
 
 def wants_stream(request: HttpRequest) -> bool:
