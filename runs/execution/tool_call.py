@@ -5,6 +5,7 @@ lost fence it only leaves evidence (RULES H7).
 """
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,6 +70,8 @@ class DispatchedCall:
             receipt = cut
         await hit("after_receipt_before_commit")
         if receipt.outcome is Outcome.UNKNOWN and self.begun.operation_id is not None:
+            with contextlib.suppress(OutletClosed):  # only told where the claim is still ours
+                await self._progress({"state": "looking_up", "message": receipt.error or receipt.proof})
             receipt = await self._look_up() or receipt
         if self.claim.held.is_lost:
             await self._leave_evidence(receipt)
