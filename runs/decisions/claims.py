@@ -42,20 +42,31 @@ class Seen:
     reason: str
 
 
+# Lock, take and clear the wish for a worker in one statement: this is on the way of every start.
 CLAIM = f"""
-update runs_run set
-  fence = fence + 1, lease_owner = %(worker)s, last_batch = 0, last_batch_seq = 0,
-  lease_until = clock_timestamp() + %(lease)s * interval '1 second',
-  status = case status when 'queued' then 'running' when 'cancel_requested' then 'cancelling' else status end,
-  started_at = coalesce(started_at, clock_timestamp()),
-  cancel_seen_at = case when status = 'cancel_requested' then clock_timestamp() else cancel_seen_at end,
-  cancel_seen_by = case when status = 'cancel_requested' then %(worker)s else cancel_seen_by end,
-  cancel_seen_fence = case when status = 'cancel_requested' then fence + 1 else cancel_seen_fence end
-where id = %(run)s and status in ('queued', 'running', 'cancel_requested', 'cancelling')
-  and (lease_until is null or lease_until < clock_timestamp())
-returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
-  extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
-  extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds"""
+with before as (
+  select id as run_id, status as status_before, lease_owner as owner_before, fence as fence_before
+  from runs_run where id = %(run)s for no key update
+), taken as (
+  update runs_run set
+    fence = fence + 1, lease_owner = %(worker)s, last_batch = 0, last_batch_seq = 0,
+    lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+    status = case status when 'queued' then 'running' when 'cancel_requested' then 'cancelling' else status end,
+    started_at = coalesce(started_at, clock_timestamp()),
+    cancel_seen_at = case when status = 'cancel_requested' then clock_timestamp() else cancel_seen_at end,
+    cancel_seen_by = case when status = 'cancel_requested' then %(worker)s else cancel_seen_by end,
+    cancel_seen_fence = case when status = 'cancel_requested' then fence + 1 else cancel_seen_fence end
+  from before
+  where id = run_id and status in ('queued', 'running', 'cancel_requested', 'cancelling')
+    and (lease_until is null or lease_until < clock_timestamp())
+  returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
+    extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
+    extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds,
+    status_before, owner_before, fence_before
+), cleared as (
+  delete from runs_outboxrow where run_id in (select id from taken)
+)
+select * from taken"""
 
 
 def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claimed | NotClaimable]:
@@ -65,17 +76,19 @@ def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claime
     its writes, idempotent calls and processes stay `dispatched` for the new holder to look up.
     Races: a live lease of another worker, or an end, wins; then NotClaimable is returned.
     """
-    before = yield from lock_run(run_id)
-    if before is None:
-        return NotClaimable(None)
-    rows = yield Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds})
+    query = Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds})
+    rows = yield query
     if not rows:
-        return NotClaimable(before["status"])
+        # It may have become claimable while we waited for its lock: the statement judged what it saw before.
+        row = yield from lock_run(run_id)
+        rows = (yield query) if row is not None else []
+        if not rows:
+            return NotClaimable(None if row is None else row["status"])
     run = rows[0]
     facts: list[Fact] = []
-    if before["lease_owner"] is not None:
-        facts.append(Fact("claim.lost", {"fence": before["fence"], "reason": "lease_expired"}))
-    if before["fence"] > 0:  # the first claim has nothing to clean up
+    if run["owner_before"] is not None:
+        facts.append(Fact("claim.lost", {"fence": run["fence_before"], "reason": "lease_expired"}))
+    if run["fence_before"] > 0:  # the first claim has nothing to clean up
         stopping = run["status"] == Status.CANCELLING
         closed = yield from close_steps(
             run, repeatable_only=True, state="abandoned" if stopping else "superseded",
@@ -83,12 +96,11 @@ def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claime
         )  # fmt: skip
         facts += closed.facts
     facts.append(Fact("claim.started", {"fence": run["fence"], "worker": worker}))
-    if before["status"] == Status.QUEUED:
+    if run["status_before"] == Status.QUEUED:
         facts.append(Fact("run.started", {}))
-    if before["status"] == Status.CANCEL_REQUESTED:
+    if run["status_before"] == Status.CANCEL_REQUESTED:
         facts.append(Fact("run.cancelling", {"fence": run["fence"]}))
     yield from record(run, facts)
-    yield Query("delete from runs_outboxrow where run_id = %(run)s", {"run": run_id})
     return Claimed(run["fence"], run)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from runs.conf import limits
-from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
 from runs.errors import RuleBroken
 from runs.ids import new_id, text_id
 from runs.states import OperationState, Status, StepState
@@ -60,11 +60,11 @@ class InOperation:
     operation: Row = field(repr=False)
 
 
-GATE = """
+GATE = f"""
 update runs_run set open_ops = open_ops + %(adds)s
 where id = %(run)s and fence = %(fence)s and status = 'running'
   and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0
-returning id"""
+returning {RUN_COLUMNS}, clock_timestamp() as now"""
 
 BEGIN_STEP = """
 insert into runs_step as s (id, run_id, stream_id, path, kind, name, effect, arguments, digest, state, fence,
@@ -98,16 +98,20 @@ def dispatch(
     Refused says which; InOperation when the operation is in a state that must not be dispatched (RULES, dispatch).
     Raises: RuleBroken when the path was used for another call or has a result already.
     """
-    run = yield from lock_run(run_id)
-    if run is None or run["fence"] != fence:
-        return Refused("lost")
-    known = (yield from _lock_operation(operation.key)) if operation else None
-    if known is not None and not may_dispatch(known, fence):
-        return InOperation(known["step_id"], known)
-    already_counted = known is not None and known["state"] == OperationState.DISPATCHED
-    rows = yield Query(GATE, {"run": run_id, "fence": fence, "adds": 0 if already_counted else 1})
+    known = None
+    adds = 1
+    if operation is not None:
+        row = yield from lock_run(run_id)
+        if row is None or row["fence"] != fence:
+            return Refused("lost")
+        known = yield from _lock_operation(operation.key)
+        if known is not None and not may_dispatch(known, fence):
+            return InOperation(known["step_id"], known)
+        adds = 0 if known is not None and known["state"] == OperationState.DISPATCHED else 1
+    rows = yield Query(GATE, {"run": run_id, "fence": fence, "adds": adds})
     if not rows:
-        return Refused(_why(run))
+        return Refused(_why((yield from lock_run(run_id)), fence))
+    run = rows[0]
     step_id = yield from begin_step(run, fence, step, message_id)
     operation_id = None
     if operation is not None:
@@ -129,7 +133,9 @@ def may_dispatch(operation: Row, fence: int) -> bool:
     return False
 
 
-def _why(run: Row) -> str:
+def _why(run: Row | None, fence: int) -> str:
+    if run is None or run["fence"] != fence:
+        return "lost"
     if run["status"] in (Status.CANCEL_REQUESTED, Status.CANCELLING):
         return "cancel"
     if run["status"] != Status.RUNNING:

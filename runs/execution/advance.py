@@ -92,15 +92,21 @@ async def _carry(run: Row, held: Held, worker: WorkerContext) -> None:
     except UnknownAgent as error:
         await _fail(_claim(run, held, worker, History({})), error)
         return
-    while await _walk(run, held, worker, spec) is Next.AGAIN:
+    # Before the first claim nobody has walked, so there is nothing to load, and the claim's row has the count.
+    wakes, history = (run["wakes"], History({})) if held.fence == 1 else await _look(held, worker)
+    while await _walk(_claim(run, held, worker, history), spec, wakes) is Next.AGAIN:
         logger.info("run.woken_at_once")
+        wakes, history = await _look(held, worker)
 
 
-async def _walk(run: Row, held: Held, worker: WorkerContext, spec: AgentSpec) -> Next:
-    """Walk once. What the run waits for is counted before it is looked at (RULES H11)."""
+async def _look(held: Held, worker: WorkerContext) -> tuple[int, History]:
+    """Read how often the run was woken, and then what it has done: in this order (RULES H11)."""
     rows = await worker.hands.database.fetch(WAKES, {"run": held.run_id, "fence": held.fence})
     wakes = rows[0]["wakes"] if rows else -1  # lost: the first decision says so
-    walking = _claim(run, held, worker, await load_history(worker.hands.database, held.origin.stream_id))
+    return wakes, await load_history(worker.hands.database, held.origin.stream_id)
+
+
+async def _walk(walking: Claim, spec: AgentSpec, wakes: int) -> Next:
     walk = Walk(walking, spec, wakes=wakes)
     following = await walk.run()
     if following is Next.STOP:

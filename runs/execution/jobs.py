@@ -2,7 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from uuid import UUID
 
 from django.conf import settings
@@ -17,6 +20,7 @@ from runs.tool_settings import tool_settings
 type Carry = Callable[[UUID], None]
 
 _carriers: list[Carry] = []
+_begun: ContextVar[Future[bool] | None] = ContextVar("begun", default=None)
 
 
 def carry_with(carry: Carry) -> None:
@@ -24,10 +28,22 @@ def carry_with(carry: Carry) -> None:
     _carriers[:] = [carry]
 
 
+@contextmanager
+def begun_as(begun: Future[bool] | None) -> Iterator[None]:
+    """Let the job that this thread performs in the block wait for a run that was begun before RQ's books were kept."""
+    token = _begun.set(begun)
+    try:
+        yield
+    finally:
+        _begun.reset(token)
+
+
 def advance_run(run_id: str) -> None:
     """Advance the run with this id (32 hex digits), and return when the claim is over."""
-    run = UUID(hex=run_id)
-    if _carriers:
+    run, begun = UUID(hex=run_id), _begun.get()
+    if begun is not None:
+        begun.result()
+    elif _carriers:
         _carriers[0](run)
     else:
         asyncio.run(_alone(run, conninfo()))

@@ -38,11 +38,17 @@ class LoopThread:
         self._thread.start()
         self._ready.result()
 
-    def carry(self, run_id: UUID) -> None:
-        """Advance a run in the loop, and wait until its claim is over. While draining nothing is claimed."""
+    def begin(self, run_id: UUID) -> Future[bool] | None:
+        """Begin to advance a run in the loop. None while draining: nothing is claimed any more."""
         if self._is_draining:
-            return  # its outbox row stays, so another worker is asked
-        asyncio.run_coroutine_threadsafe(advance(run_id, self._ready.result()), self._loop).result()
+            return None  # its outbox row stays, so another worker is asked
+        return asyncio.run_coroutine_threadsafe(advance(run_id, self._ready.result()), self._loop)
+
+    def carry(self, run_id: UUID) -> None:
+        """Advance a run in the loop, and wait until its claim is over."""
+        begun = self.begin(run_id)
+        if begun is not None:
+            begun.result()
 
     def drain(self) -> None:
         """Let every run go at its next step boundary, or when the drain time is over. Safe in a signal handler."""

@@ -9,9 +9,10 @@ import contextlib
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import Any
+from uuid import UUID
 
 import redis
 from rq import Queue, SimpleWorker
@@ -21,12 +22,15 @@ from rq.job import Job
 from rq.timeouts import BaseDeathPenalty
 
 from runs.conf import limits
+from runs.execution.jobs import begun_as
 from runs.execution.loop_thread import LoopThread
+from runs.ringing import ADVANCE
 
 logger = logging.getLogger(__name__)
 
 # RQ forgets a job whose worker has not been heard for 420 s; ours last for hours.
 HEARTBEAT_SECONDS = 30.0
+SHORTEST_HEARTBEAT_SECONDS = 1.0
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -53,6 +57,7 @@ class RunWorker(SimpleWorker):
         self._is_draining = False
         self._may_interrupt = False
         self._over = threading.Event()
+        self._next_heartbeat = 0.0
 
     def run_until_stopped(self, loop: LoopThread) -> None:
         """Work until SIGTERM or SIGINT, then let every run go. A second signal lets them go at once."""
@@ -120,23 +125,39 @@ class RunWorker(SimpleWorker):
         return result
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Hand the job to a thread that waits for its run."""
+        """Begin the run, then keep the job's books in a thread that waits for it: they take longer than a claim."""
+        begun = self._begin(job)
         try:
             execution = self.prepare_execution(job)
-            self._threads.submit(self._perform, job, queue, execution)
+            self._threads.submit(self._perform, job, queue, execution, begun)
         except BaseException:
-            self._slots.release()
+            if begun is None:
+                self._slots.release()
+            else:  # the run goes on without books
+                begun.add_done_callback(lambda _: self._slots.release())
             raise
 
-    def _perform(self, job: Job, queue: Queue, execution: Execution) -> None:
+    def _begin(self, job: Job) -> Future[bool] | None:
+        assert self._loop is not None  # RQ executes jobs inside of `run_until_stopped` only
+        return self._loop.begin(UUID(hex=job.args[0])) if job.func_name == ADVANCE else None
+
+    def _perform(self, job: Job, queue: Queue, execution: Execution, begun: Future[bool] | None) -> None:
         try:
-            self.perform_job(job, queue, execution)
-        except Exception as error:  # the edge of the thread: RQ could not keep its books; no run is concerned
+            with begun_as(begun):
+                self.perform_job(job, queue, execution)
+        except Exception:  # the edge of the thread: RQ could not keep its books, the run's row is not concerned
             self.executions.pop(execution.id, None)
-            fields = {"worker": self.name, "job_id": job.id, "error": repr(error)[:200]}
-            logger.warning("job.not_booked", extra=fields)
+            logger.warning("job.not_booked", exc_info=True, extra={"worker": self.name, "job_id": job.id})
         finally:
             self._slots.release()
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Say that we are here, at most once a second: RQ does it five times a job, three round trips each."""
+        now = time.monotonic()
+        if pipeline is None and now < self._next_heartbeat:
+            return
+        self._next_heartbeat = now + SHORTEST_HEARTBEAT_SECONDS
+        super().heartbeat(timeout, pipeline)
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT_SECONDS):
