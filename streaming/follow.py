@@ -9,6 +9,7 @@ A cursor that cannot be continued (too old, ahead, of another stream) and the lo
 snapshot on the same connection. Nothing is ever skipped in silence.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from streaming import protocol
 from streaming.hub import DATABASE_ERRORS, DRAIN, GONE, Hub
 from streaming.protocol import Close, Control, Cursor, GapReason
 from streaming.reader import DONE, Ending, Reader
-from streaming.reads import Row, UnknownRun, is_attempt
+from streaming.reads import Page, Row, UnknownRun, is_attempt
 from streaming.ring import Chunk
 from streaming.topics import Stream
 
@@ -90,37 +91,41 @@ class _Following:
         self.stream: Stream | None = None
         self.cursor = 0
         self.is_caught_up = False
+        self._ahead: tuple[int, asyncio.Task[Page]] | None = None
 
     def leave(self) -> None:
         """Stop following."""
+        if self._ahead is not None:
+            self._ahead[1].cancel()
+            self._ahead = None
         if self.stream is not None:
             self.hub.leave(self.stream, self.reader)
             self.stream = None
 
     async def step(self) -> list[Any] | None:
         """Give what is to be sent next, after waiting for it where there is nothing; None at the end."""
-        reader, stream = self.reader, self.stream
-        if self.hub.is_draining:
-            reader.end(DRAIN)
-        if reader.ending is not None:
-            return None
-        if stream is None:
-            return await self._open(await self._join(self.opening.stream_id))
-        if stream.successor is not None:
-            return await self._gap(Cursor(stream.id, self.cursor), 1, GapReason.NEW_ATTEMPT)
-        if reader.window.is_open:
-            if self.cursor < stream.ring.head:
-                return await self._next(stream)
-            if not self.is_caught_up:
-                self.is_caught_up = True
-                return [protocol.caught_up(Cursor(stream.id, self.cursor))]
-            if stream.ended_at is not None and self.cursor >= stream.ended_at and not self.opening.is_tail:
+        while True:
+            reader, stream = self.reader, self.stream
+            if self.hub.is_draining:
+                reader.end(DRAIN)
+            if reader.ending is not None:
                 return None
-        if reader.wants_beat:
-            reader.wants_beat = False
-            return [protocol.heartbeat(stream.ring.head)]
-        await reader.wait()
-        return []
+            if stream is None:
+                return await self._open(await self._join(self.opening.stream_id))
+            if stream.successor is not None:
+                return await self._gap(Cursor(stream.id, self.cursor), 1, GapReason.NEW_ATTEMPT)
+            if reader.window.is_open:
+                if self.cursor < stream.ring.head:
+                    return await self._next(stream)
+                if not self.is_caught_up:
+                    self.is_caught_up = True
+                    return [protocol.caught_up(Cursor(stream.id, self.cursor))]
+                if stream.ended_at is not None and self.cursor >= stream.ended_at and not self.opening.is_tail:
+                    return None
+            if reader.wants_beat:
+                reader.wants_beat = False
+                return [protocol.heartbeat(stream.ring.head)]
+            await reader.wait()
 
     async def _open(self, stream: Stream) -> list[Any]:
         """Judge the cursor and give `ready` with what comes first."""
@@ -141,19 +146,36 @@ class _Following:
             reason = GapReason.NEW_ATTEMPT if is_earlier else reason
         if reason is not None:
             return [self._ready(row), *await self._gap(after, row.floor_seq, reason)]
-        return [self._ready(row), *self._take(page.chunk if page.follows(self.cursor) else None)]
+        return [self._ready(row), *self._take(self._look_ahead(stream, page) if page.follows(self.cursor) else None)]
 
     async def _next(self, stream: Stream) -> list[Any]:
         """Give the next chunk: from the ring, else from the database, else a snapshot."""
         chunk = stream.ring.after(self.cursor)
         if chunk is None:
-            page = await self.hub.page(stream, self.cursor)
+            page = await self._page(stream)
             if not page.follows(self.cursor):
                 return await self._gap(Cursor(stream.id, self.cursor), page.row.floor_seq, GapReason.SLOW)
             if page.chunk is None and stream.successor is None:
                 await self.hub.verify(stream)
-            chunk = page.chunk
+            chunk = self._look_ahead(stream, page)
         return self._take(chunk)
+
+    async def _page(self, stream: Stream) -> Page:
+        """Read what follows the cursor; it may have been asked for already."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == self.cursor:
+            return await ahead[1]
+        if ahead is not None:
+            ahead[1].cancel()
+        return await self.hub.page(stream, self.cursor)
+
+    def _look_ahead(self, stream: Stream, page: Page) -> Chunk | None:
+        """Give the page's chunk; if more is to come, it is read while this chunk is being sent."""
+        if page.chunk is not None and page.last < page.row.last_seq:
+            task = asyncio.ensure_future(self.hub.page(stream, page.last))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._ahead = (page.last, task)
+        return page.chunk
 
     def _take(self, chunk: Chunk | None) -> list[Any]:
         if chunk is None:

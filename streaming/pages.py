@@ -40,9 +40,7 @@ def read_page_now(connection: Any, asked: PageRequest) -> Page:
     """Read a page on Django's connection. Raises: UnknownRun."""
     with connection.cursor() as cursor:
         cursor.execute(PAGE, asked.params())
-        found = cursor.fetchone()
-        names = [column.name for column in cursor.description]
-    return page_of(dict(zip(names, found, strict=True)) if found is not None else None, asked.after.stream_id)
+        return page_of(cursor.fetchall(), asked.run_id, asked.after.stream_id)
 
 
 def write_page(asked: PageRequest, page: Page) -> bytes:

@@ -178,20 +178,24 @@ def json_list(body: bytes) -> bytes:
 
 def sse_events(stream_id: UUID, body: bytes) -> bytes:
     """Make SSE events of joined frames: id is the cursor, event the type, data the frame."""
-    prefix = b"id: " + text_id("st", stream_id).encode() + b":"
-    out = []
-    for frame in body.split(GLUE):
-        head = _HEAD.match(frame)
-        kind, seq = (head[2], head[1]) if head else _slow_head(frame)
-        out.append(prefix + seq + b"\nevent: " + kind + b"\ndata: " + frame + b"\n\n")
-    return b"".join(out)
+    at = text_id("st", stream_id).encode()
+    before, match = b"id: %b:" % at, _HEAD.match
+    parts: list[bytes] = []
+    for frame in body.split(GLUE):  # 1 us an event; a regex that replaces in place costs five times that
+        head = match(frame)
+        if head is None:
+            parts.append(_sse_event(at, frame))
+        else:
+            seq, kind = head.groups()
+            parts += (before, seq, b"\nevent: ", kind, b"\ndata: ", frame, b"\n\n")
+    return b"".join(parts)
 
 
-def _slow_head(frame: bytes) -> tuple[bytes, bytes]:
-    """Read type and seq of a frame that another encoder wrote."""
+def _sse_event(at: bytes, frame: bytes) -> bytes:
+    """Make an SSE event of a frame that another encoder wrote."""
     read = json.loads(frame)
     kind = re.sub(r"[^a-z_.]", "_", str(read["type"]))
-    return kind.encode(), b"%d" % read["seq"]
+    return b"id: %b:%d\nevent: %b\ndata: %b\n\n" % (at, read["seq"], kind.encode(), frame)
 
 
 def sse_control(control: Control) -> bytes:

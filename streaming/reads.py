@@ -2,29 +2,34 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from psycopg.rows import tuple_row
+
 from runs.database import Database
 from runs.fold import View, empty_view, fold
+from runs.frames import GLUE, encode
 from runs.states import ENDED, Status
 from streaming.ring import CHUNK_BYTES, Chunk
 
+PAGE_EVENTS = 1500  # more would be read and thrown away: 256 KiB are about a thousand deltas
 _ROW = "id as run_id, stream_id, attempt, status, last_seq, floor_seq"
 HEADS = f"select {_ROW} from runs_run where id = any(%(runs)s)"
 
-# One statement, so one snapshot: an empty page says "nothing new" only if last_seq is the cursor (RULES H18).
-PAGE = f"""
-select r.*, p.* from (select {_ROW} from runs_run where id = %(run)s) r left join lateral (
-  select min(seq) as first, max(seq) as last, count(*) as count,
-    string_agg('{{"seq":' || seq || ',' || substr(data, 2), E',\\n' order by seq) as body
-  from (
-    select seq, data, sum(octet_length(data)) over (order by seq) - octet_length(data) as before
-    from runs_event where stream_id = %(stream)s and seq > %(after)s order by seq limit %(limit)s
-  ) x where before < %(bytes)s
-) p on true"""
+# One statement, so one snapshot: an empty page says "nothing new" only if last_seq is the cursor (RULES H18). The run's
+# row comes as seq 0, packed into one text: its columns beside each event cost as much as the events. Fetched rows beat
+# string_agg in the database by half (measured). The window keeps a page of huge events small.
+PAGE = """
+select 0::bigint as seq, concat_ws(' ', stream_id, attempt, status, last_seq, floor_seq) as data
+from runs_run where id = %(run)s
+union all
+(select seq, data from (
+  select seq, data, sum(octet_length(data)) over (order by seq rows unbounded preceding) - octet_length(data) as before
+  from runs_event where stream_id = %(stream)s and seq > %(after)s order by seq limit %(limit)s
+) x where before < %(bytes)s order by seq)"""
 
 SNAPSHOT = f"""
 select r.*, e.seq, e.data from (select {_ROW} from runs_run where id = %(run)s) r
@@ -79,17 +84,21 @@ def row_of(found: Mapping[str, Any]) -> Row:
     return Row(*(found[name] for name in Row.__slots__))
 
 
-def page_of(found: Mapping[str, Any] | None, stream_id: UUID) -> Page:
-    """Make a Page of the one result row of PAGE. Raises: UnknownRun."""
-    if found is None:
+def page_of(found: Sequence[tuple[int, str]], run_id: UUID, stream_id: UUID) -> Page:
+    """Make a Page of what PAGE gave. Raises: UnknownRun."""
+    if not found or found[0][0] != 0:
         raise UnknownRun
-    body = found["body"]
-    chunk = None if body is None else Chunk(stream_id, found["last"], body.encode("ascii"))
-    return Page(row_of(found), found["first"] or 0, found["last"] or 0, found["count"] or 0, chunk)
+    stream, attempt, status, last_seq, floor_seq = found[0][1].split(" ")
+    row = Row(run_id, UUID(stream), int(attempt), status, int(last_seq), int(floor_seq))
+    if len(found) == 1:
+        return Page(row, 0, 0, 0, None)
+    body = GLUE.join([encode(seq, text) for seq, text in found[1:]])
+    first, last = found[1][0], found[-1][0]
+    return Page(row, first, last, len(found) - 1, Chunk(stream_id, last, body))
 
 
 def page_params(
-    run_id: UUID, stream_id: UUID, after: int, *, limit: int = 5000, max_bytes: int = CHUNK_BYTES
+    run_id: UUID, stream_id: UUID, after: int, *, limit: int = PAGE_EVENTS, max_bytes: int = CHUNK_BYTES
 ) -> dict[str, Any]:
     """Give the parameters of PAGE; the last event may pass `max_bytes`, so that a page always moves on."""
     return {"run": run_id, "stream": stream_id, "after": after, "limit": limit, "bytes": max_bytes}
@@ -97,8 +106,10 @@ def page_params(
 
 async def read_page(db: Database, run_id: UUID, stream_id: UUID, after: int) -> Page:
     """Read what follows a cursor. Raises: UnknownRun, psycopg.Error."""
-    found = await db.fetch(PAGE, page_params(run_id, stream_id, after))
-    return page_of(found[0] if found else None, stream_id)
+    async with db.pool.connection() as connection:
+        cursor = connection.cursor(binary=True, row_factory=tuple_row)
+        await cursor.execute(PAGE, page_params(run_id, stream_id, after))
+        return page_of(await cursor.fetchall(), run_id, stream_id)
 
 
 async def read_heads(db: Database, runs: list[UUID]) -> dict[UUID, Row]:
