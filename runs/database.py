@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 import psycopg
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
@@ -23,7 +23,8 @@ from runs.errors import Busy
 from runs.ringing import ring_now
 
 type Ringer = Callable[[Sequence[Effect]], None]
-_bounded: WeakSet[Any] = WeakSet()  # Django's connections whose lock timeout is set
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+_ready: WeakSet[Any] = WeakSet()  # Django's connections that are set up for decisions
 
 
 def conninfo() -> str:
@@ -38,31 +39,36 @@ def conninfo() -> str:
 def decide[T](decision: Decision[T], *, ring: Ringer = ring_now) -> T:
     """Run a decision on Django's connection in one transaction; ring after the commit.
 
-    Raises: Busy when a row stayed locked for longer than the lock timeout; nothing was changed then.
+    Raises: Busy when a row stayed locked for longer than the lock timeout, or two decisions waited for each other;
+    nothing was changed then. Django's own database errors otherwise, so that a broken connection is noticed.
     """
     connection.ensure_connection()
     raw = connection.connection
-    _bound_waiting(raw)
+    _make_ready(raw)
     try:
-        with transaction.atomic():
-            with raw.cursor(row_factory=dict_row) as cursor:
+        with connection.wrap_database_errors, transaction.atomic():
+            # Not Django's own cursor: that one puts values into the text, so PostgreSQL plans each statement anew.
+            with psycopg.Cursor(raw, row_factory=dict_row) as cursor:
                 # Django reads jsonb as text on its own cursors; decisions want values.
                 cursor.adapters.register_loader("jsonb", psycopg.types.json.JsonbLoader)
                 value, effects = _drive(decision, cursor)
             if effects:
                 transaction.on_commit(lambda: ring(effects))
             return value
-    except psycopg.errors.LockNotAvailable as error:
-        raise Busy from error
+    except OperationalError as error:
+        if isinstance(error.__cause__, _BUSY):
+            raise Busy from error
+        raise
 
 
-def _bound_waiting(raw: Any) -> None:
-    """Let no statement of this connection wait longer for a lock than the limit; asked once per connection."""
-    if raw in _bounded:
+def _make_ready(raw: Any) -> None:
+    """Once per connection: let no statement wait longer for a lock than the limit, and prepare what comes again."""
+    if raw in _ready:
         return
+    raw.prepare_threshold = 1
     raw.execute(f"set lock_timeout = {int(limits().lock_timeout_seconds * 1000)}")
     if not connection.in_atomic_block:  # a rollback would take the setting back
-        _bounded.add(raw)
+        _ready.add(raw)
 
 
 def _drive[T](decision: Decision[T], cursor: Any) -> tuple[T, list[Effect]]:
@@ -122,7 +128,7 @@ class Database:
         try:
             async with self.pool.connection() as conn, conn.transaction(), conn.cursor() as cursor:
                 value = await _drive_async(decision, cursor, effects)
-        except psycopg.errors.LockNotAvailable as error:
+        except _BUSY as error:
             raise Busy from error
         if effects:
             self._ring(effects)

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import FrameType
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,6 @@ from uuid import UUID
 import redis
 from rq import Queue, SimpleWorker
 from rq.exceptions import StopRequested
-from rq.executions import Execution
 from rq.job import Job
 from rq.timeouts import BaseDeathPenalty
 
@@ -31,6 +30,8 @@ logger = logging.getLogger(__name__)
 # RQ forgets a job whose worker has not been heard for 420 s; ours last for hours.
 HEARTBEAT_SECONDS = 30.0
 SHORTEST_HEARTBEAT_SECONDS = 1.0
+# RQ's records of a job take longer than a claim, and one interpreter lock is shared: first the run, then its books.
+BOOKS_MAY_WAIT_SECONDS = 0.1
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -125,29 +126,32 @@ class RunWorker(SimpleWorker):
         return result
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Begin the run, then keep the job's books in a thread that waits for it: they take longer than a claim."""
-        begun = self._begin(job)
+        """Begin the run; a thread keeps the job's books and waits for it."""
         try:
-            execution = self.prepare_execution(job)
-            self._threads.submit(self._perform, job, queue, execution, begun)
+            begun = self._begin(job)
+            self._threads.submit(self._perform, job, queue, begun)
         except BaseException:
-            if begun is None:
-                self._slots.release()
-            else:  # the run goes on without books
-                begun.add_done_callback(lambda _: self._slots.release())
+            self._slots.release()
             raise
 
     def _begin(self, job: Job) -> Future[bool] | None:
         assert self._loop is not None  # RQ executes jobs inside of `run_until_stopped` only
         return self._loop.begin(UUID(hex=job.args[0])) if job.func_name == ADVANCE else None
 
-    def _perform(self, job: Job, queue: Queue, execution: Execution, begun: Future[bool] | None) -> None:
+    def _perform(self, job: Job, queue: Queue, begun: Future[bool] | None) -> None:
         try:
-            with begun_as(begun):
-                self.perform_job(job, queue, execution)
+            if begun is not None:
+                wait([begun], timeout=BOOKS_MAY_WAIT_SECONDS)
+            execution = self.prepare_execution(job)
+            try:
+                with begun_as(begun):
+                    self.perform_job(job, queue, execution)
+            finally:
+                self.executions.pop(execution.id, None)
         except Exception:  # the edge of the thread: RQ could not keep its books, the run's row is not concerned
-            self.executions.pop(execution.id, None)
             logger.warning("job.not_booked", exc_info=True, extra={"worker": self.name, "job_id": job.id})
+            if begun is not None:
+                wait([begun])
         finally:
             self._slots.release()
 
