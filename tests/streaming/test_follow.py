@@ -216,8 +216,9 @@ async def test_an_ended_stream_gives_the_rest_and_closes(run: Run, seq: int) -> 
 async def test_the_end_is_noticed_at_once_although_only_a_doorbell_told_of_it(run: Run) -> None:
     async with a_hub() as hub, a_follower(hub, run) as following:
         await following.until("caught_up")
-        looks = hub.counts["looks"]
         await in_thread(end)(run)
+        await following.until("run.cancelled")
+        looks = hub.counts["looks"]
         await following.rest()
         assert following.controls[-1]["code"] == Close.DONE
         assert hub.counts["looks"] <= looks + 2
