@@ -13,7 +13,6 @@ from runs.decisions.core import (
     iso,
     lock_run,
     record,
-    shut_questions,
     tell_worker,
 )
 from runs.decisions.effects import list_effects
@@ -38,12 +37,19 @@ ONLY_IF = {
     CancelReason.CLIENT_GONE: "grace_expires_at <= clock_timestamp() and control_count = 0",
 }
 
+# What is still being asked is shut in the same statement: a later answer is told that it came too late.
 REQUEST = """
+with asked as (
 update runs_run set status = 'cancel_requested', cancel_id = %(id)s, cancel_reason = %(reason)s, cancel_by_id = %(by)s,
   cancel_note = %(note)s, cancel_requested_at = clock_timestamp(), waiting_for = null, wake_at = null,
   grace_expires_at = null, stop_deadline_at = clock_timestamp() + %(within)s * interval '1 second'
 where id = %(run)s and status in ('queued', 'running', 'waiting') and {only_if}
-returning cancel_requested_at, stop_deadline_at"""
+returning id, cancel_requested_at, stop_deadline_at
+), shut as (
+  update runs_question set state = 'shut', closed_at = clock_timestamp()
+  where run_id in (select id from asked) and state = 'open'
+)
+select cancel_requested_at, stop_deadline_at from asked"""
 
 
 def request_cancel(
@@ -74,7 +80,6 @@ def request_cancel(
         return CancelAnswer(False, too_late, (yield from list_effects(run)))
     had_lease = run["has_live_lease"]
     run |= {"status": Status.CANCEL_REQUESTED, "cancel_id": cancel_id, "cancel_reason": reason.value, **rows[0]}
-    yield from shut_questions(run)
     pending = yield from list_effects(run)
     data = {
         "cancel_id": text_id("cancel", cancel_id), "reason": reason.value, "by": by, "note": note,

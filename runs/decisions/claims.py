@@ -130,23 +130,23 @@ def renew(*, worker: str, held: dict[UUID, int], lease_seconds: float) -> Decisi
     return words
 
 
+SEE_CANCEL = f"""
+update runs_run set status = 'cancelling', cancel_seen_at = clock_timestamp(), cancel_seen_by = lease_owner,
+  cancel_seen_fence = fence
+where id = %(run)s and fence = %(fence)s and status = 'cancel_requested'
+returning {RUN_COLUMNS}, clock_timestamp() as now"""
+
+
 def see_cancel(*, run_id: UUID, fence: int) -> Decision[Seen | Lost | None]:
     """Move a run whose stop was asked for to `cancelling`, by its holder. None: no stop was asked for."""
+    rows = yield Query(SEE_CANCEL, {"run": run_id, "fence": fence})
+    if rows:
+        yield from record(rows[0], [Fact("run.cancelling", {"fence": fence})])
+        return Seen(rows[0]["cancel_reason"])
     run = yield from lock_run(run_id)
     if run is None or run["fence"] != fence:
         return Lost()
-    if run["status"] == Status.CANCELLING:
-        return Seen(run["cancel_reason"])
-    rows = yield Query(
-        """update runs_run set status = 'cancelling', cancel_seen_at = clock_timestamp(),
-             cancel_seen_by = lease_owner, cancel_seen_fence = fence
-           where id = %(run)s and fence = %(fence)s and status = 'cancel_requested' returning cancel_reason""",
-        {"run": run_id, "fence": fence},
-    )
-    if not rows:
-        return None
-    yield from record(run, [Fact("run.cancelling", {"fence": fence})])
-    return Seen(rows[0]["cancel_reason"])
+    return Seen(run["cancel_reason"]) if run["status"] == Status.CANCELLING else None
 
 
 def release(*, run_id: UUID, fence: int, even_in_flight: bool = False) -> Decision[Released | Lost]:
@@ -193,13 +193,23 @@ def _take_away(run_id: UUID, guard: str, worker: str, reason: str) -> Decision[b
 
 
 def mark_holder_gone(*, worker: str, proof: dict[str, Any]) -> Decision[int]:
-    """Note on each of the worker's unfinished operations that nothing more can come from it (RULES H6)."""
+    """Note on each of the worker's unfinished operations that nothing more can come from it (RULES H6).
+
+    That includes its older tries of operations that somebody else has sent again.
+    """
     rows = yield Query(
         """update runs_operation set holder_gone_at = clock_timestamp(), version = version + 1
            where worker = %(worker)s and state in ('dispatched', 'unknown') and holder_gone_at is null
            returning id, fence""",
         {"worker": worker},
     )
-    for row in rows:
+    strays = yield Query(
+        """select operation_id as id, fence from runs_evidence stray
+           where kind = 'stray' and detail ->> 'worker' = %(worker)s and not exists (
+             select 1 from runs_evidence seen where seen.operation_id = stray.operation_id
+               and seen.fence = stray.fence and seen.kind = 'exit')""",
+        {"worker": worker},
+    )
+    for row in [*rows, *strays]:
         yield from insert_evidence(row["id"], row["fence"], "exit", None, proof)
     return len(rows)

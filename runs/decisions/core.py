@@ -115,15 +115,6 @@ def tell_worker(run: Row) -> Decision[None]:
         yield Bell(*frames.worker_bell(run["lease_owner"], run["id"]))
 
 
-def shut_questions(run: Row) -> Decision[None]:
-    """Close what is still being asked; a later answer is told that it came too late."""
-    yield Query(
-        """update runs_question set state = 'shut', closed_at = clock_timestamp()
-           where run_id = %(run)s and state = 'open'""",
-        {"run": run["id"]},
-    )
-
-
 def jsonb(value: Any) -> Jsonb | None:
     """Wrap a JSON value for a jsonb column, cleaned of what PostgreSQL cannot store; None stays NULL."""
     return None if value is None else Jsonb(clean_json(value))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record, shut_questions
+from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
 from runs.decisions.effects import list_effects
 from runs.decisions.steps_closing import close_steps
 from runs.ids import text_id
@@ -124,8 +124,10 @@ def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | No
 
 def finish_cancel(run: Row) -> Decision[Ended]:
     """Judge every open operation from the ledger and write the end. The caller holds the decision."""
-    yield from judge_dispatched(run)
-    unknown = yield from _unknown_operations(run["id"])
+    unknown = []
+    if run["open_ops"] or run["unknown_ops"]:  # else nothing of the ledger is undecided
+        yield from judge_dispatched(run)
+        unknown = yield from _unknown_operations(run["id"])
     status = Status.NEEDS_RECONCILIATION if unknown else Status.CANCELLED
     data: dict[str, Any] = {"reason": run["cancel_reason"]}
     if unknown:
@@ -157,33 +159,36 @@ def _unknown_operations(run_id: UUID) -> Decision[list[dict[str, Any]]]:
     return [{"operation_id": text_id("op", r["id"]), "operation_key": r["key"], "tool": r["tool"]} for r in rows]
 
 
+# Everything that hangs on the run's life, in one statement; its row is locked already.
 END = """
-update runs_run set status = %(status)s, terminal_at = clock_timestamp(), lease_until = null, lease_owner = null,
-  open_ops = 0, unknown_ops = %(unknown)s, waiting_for = null, wake_at = null, grace_expires_at = null,
-  control_count = 0, cancel_effects = %(effects)s
-where id = %(run)s"""
+with run as (
+  update runs_run set status = %(status)s, terminal_at = clock_timestamp(), lease_until = null, lease_owner = null,
+    open_ops = 0, unknown_ops = %(unknown)s, waiting_for = null, wake_at = null, grace_expires_at = null,
+    control_count = 0, cancel_effects = %(effects)s
+  where id = %(run)s
+), attempt as (
+  update runs_attempt set ended_at = clock_timestamp(), status = %(status)s where stream_id = %(stream)s
+), questions as (
+  update runs_question set state = 'shut', closed_at = clock_timestamp() where run_id = %(run)s and state = 'open'
+), connections as (
+  update runs_controlconnection set is_live = false, closed_at = clock_timestamp()
+  where run_id = %(run)s and closed_at is null
+)
+delete from runs_outboxrow where run_id = %(run)s"""
 
 
 def end(run: Row, status: Status, data: dict[str, Any], *, reason: str, unknown: int = 0) -> Decision[Ended]:
     """Close what is open and write status, terminal event and the attempt's end. The guard has been passed."""
     closed = yield from close_steps(run, repeatable_only=False, state="abandoned", reason=reason)
-    yield from shut_questions(run)
     effects = None
     if run["cancel_id"] is not None:
         effects = yield from list_effects(run)
         data = data | {"effects": effects}
-    params = {"run": run["id"], "status": status.value, "unknown": unknown, "effects": jsonb(effects)}
-    yield Query(END, params)
     yield Query(
-        "update runs_attempt set ended_at = clock_timestamp(), status = %(status)s where stream_id = %(stream)s",
-        {"status": status.value, "stream": run["stream_id"]},
-    )
-    yield Query(
-        """update runs_controlconnection set is_live = false, closed_at = coalesce(closed_at, clock_timestamp())
-           where run_id = %(run)s and is_live""",
-        {"run": run["id"]},
-    )
-    yield Query("delete from runs_outboxrow where run_id = %(run)s", {"run": run["id"]})
+        END,
+        {"run": run["id"], "stream": run["stream_id"], "status": status.value, "unknown": unknown,
+         "effects": jsonb(effects)},
+    )  # fmt: skip
     yield from record(run, [*closed.facts, Fact(TERMINAL_EVENT[status], data)])
     return Ended(status, effects)
 

@@ -12,6 +12,7 @@ import psycopg
 from runs.agents.registry import AgentSpec
 from runs.conf import limits
 from runs.decisions.claims import Lost, release, see_cancel
+from runs.decisions.core import Row
 from runs.decisions.endings import Ended, NotEnded, finish_run, park
 from runs.decisions.waiting import NotWaiting, wait
 from runs.execution.branches import For, Parked
@@ -25,9 +26,9 @@ from tools.scope import CancelReason, ScopeCancelled, boottime
 
 logger = logging.getLogger(__name__)
 
-STOP_IN = """
-select extract(epoch from stop_deadline_at - clock_timestamp())::float8 as seconds
-from runs_run where id = %(run)s and stop_deadline_at is not null"""
+ASKED_TO_STOP = """
+select cancel_reason as reason, extract(epoch from stop_deadline_at - clock_timestamp())::float8 as seconds
+from runs_run where id = %(run)s and fence = %(fence)s and status in ('cancel_requested', 'cancelling')"""
 # We want to be done before a supervisor takes the run away at its stop deadline.
 STOP_MARGIN_SECONDS = 1.0
 
@@ -207,20 +208,34 @@ async def _watch_leaving(claim: Claim) -> None:
 
 
 async def look(claim: Claim) -> None:
-    """See whether a stop was asked for, and begin it: from here on nothing new begins in this process either."""
+    """See whether a stop was asked for, and begin it: from here on nothing new begins in this process either.
+
+    The request is committed, so nothing waits for our own note that we saw it. That is made meanwhile, as a call in
+    flight: the end of the run waits for it.
+    """
+    rows: list[Row] = []
+    with contextlib.suppress(psycopg.OperationalError):  # then the note, which is tried until it is known, decides
+        rows = await claim.fetch(ASKED_TO_STOP, run=claim.origin.run_id, fence=claim.held.fence)
+    if not rows:
+        await _note_seen(claim)
+    elif claim.stop_by is None:
+        _begin_stop(claim, CancelReason(rows[0]["reason"]), rows[0]["seconds"])
+        claim.start_call(_note_seen(claim))
+
+
+def _begin_stop(claim: Claim, reason: CancelReason, seconds: float) -> None:
+    claim.stop_by = boottime() + max(0.0, seconds - STOP_MARGIN_SECONDS)
+    claim.scope.cancel(reason)
+    claim.held.give_back_permits()
+    claim.branches.stop()
+    logger.info("run.cancelling", extra={"reason": reason.value})
+
+
+async def _note_seen(claim: Claim) -> None:
+    """Record that this claim carries the stop out, or learn that the claim is lost."""
     seen = await claim.decide(lambda: see_cancel(run_id=claim.origin.run_id, fence=claim.held.fence))
     if isinstance(seen, Lost):
         claim.held.lose()
         claim.branches.stop()
-        return
-    if seen is None or claim.stop_by is not None:
-        return
-    claim.stop_by = boottime() + limits().stop_deadline_seconds - STOP_MARGIN_SECONDS
-    claim.scope.cancel(CancelReason(seen.reason))
-    claim.held.give_back_permits()
-    claim.branches.stop()
-    logger.info("run.cancelling", extra={"reason": seen.reason})
-    with contextlib.suppress(psycopg.OperationalError):
-        rows = await claim.fetch(STOP_IN, run=claim.origin.run_id)
-        if rows:
-            claim.stop_by = boottime() + max(0.0, rows[0]["seconds"] - STOP_MARGIN_SECONDS)
+    elif seen is not None and claim.stop_by is None:
+        _begin_stop(claim, CancelReason(seen.reason), limits().stop_deadline_seconds)
