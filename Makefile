@@ -30,7 +30,8 @@ down: ## stop what runs in this checkout
 	@if [ -x $(PYTHON_BIN) ]; then exec $(PYTHON_BIN) -m config.stack down; else echo "Outlive is not running."; fi
 
 test: dev programs ## run the tests (ARGS=... goes to pytest)
-	@$(WITH_PATH) exec $(SERVICES) --fast -- $(PYTHON_BIN) -m pytest $(ARGS)
+	@$(WITH_PATH) $(SERVICES) --fast -- $(PYTHON_BIN) -m pytest $(ARGS)
+	@$(if $(ARGS),true,$(WITH_PATH) $(SERVICES) --fast -- $(PYTHON_BIN) -m pytest tests/browser)
 
 check: style types layers migrations test ## all that CI runs
 
