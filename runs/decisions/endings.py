@@ -30,9 +30,9 @@ class NotEnded:
     reason: str
 
 
-def _take(guard: str, params: dict[str, Any]) -> Decision[Row | None]:
+def _take(guard: str, params: dict[str, Any], *, also: str = "") -> Decision[Row | None]:
     rows = yield Query(
-        f"""update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
+        f"""update runs_run set fence = fence + 1, lease_until = null, lease_owner = null {also}
             where id = %(run)s and {guard} returning {RUN_COLUMNS}""",
         params,
     )
@@ -45,6 +45,12 @@ CANCEL_GUARD = """status in ('cancel_requested', 'cancelling') and (
   (fence = %(fence)s and open_ops = 0)
   or lease_until is null or lease_until < clock_timestamp()
   or stop_deadline_at < clock_timestamp())"""
+NOTE_SEEN = "".join(
+    f", {column} = case when fence = %(fence)s and status = 'cancel_requested' then {value} else {column} end"
+    for column, value in (
+        ("cancel_seen_at", "clock_timestamp()"), ("cancel_seen_by", "lease_owner"), ("cancel_seen_fence", "fence"),
+    )
+)  # fmt: skip
 
 
 def finish_run(
@@ -113,17 +119,23 @@ def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | No
     """End a run whose stop was asked for: `cancelled` with a complete receipt, else `needs_reconciliation`.
 
     Args: fence: of the holder, who must have nothing in flight; None: a supervisor, who may only act when no
-    lease is live or the stop deadline has passed.
+    lease is live or the stop deadline has passed. A holder that was quick has not noted yet that it saw the request:
+    that is done here.
     """
     run = yield from lock_run(run_id)
-    taken = yield from _take(CANCEL_GUARD, {"run": run_id, "fence": -1 if fence is None else fence})
+    params = {"run": run_id, "fence": -1 if fence is None else fence}
+    taken = yield from _take(CANCEL_GUARD, params, also=NOTE_SEEN)
     if run is None or taken is None:
         return NotEnded(_why_not(run, fence))
-    return (yield from finish_cancel(run))
+    is_new = run["fence"] == fence and run["status"] == Status.CANCEL_REQUESTED
+    return (yield from finish_cancel(run, [Fact("run.cancelling", {"fence": fence})] if is_new else []))
 
 
-def finish_cancel(run: Row) -> Decision[Ended]:
-    """Judge every open operation from the ledger and write the end. The caller holds the decision."""
+def finish_cancel(run: Row, before: list[Fact] | None = None) -> Decision[Ended]:
+    """Judge every open operation from the ledger and write the end, after the facts `before`.
+
+    The caller holds the decision.
+    """
     unknown = []
     if run["open_ops"] or run["unknown_ops"]:  # else nothing of the ledger is undecided
         yield from judge_dispatched(run)
@@ -132,7 +144,7 @@ def finish_cancel(run: Row) -> Decision[Ended]:
     data: dict[str, Any] = {"reason": run["cancel_reason"]}
     if unknown:
         data["operations"] = unknown
-    ended = yield from end(run, status, data, reason="stop", unknown=len(unknown))
+    ended = yield from end(run, status, data, reason="stop", unknown=len(unknown), before=before)
     return ended
 
 
@@ -177,7 +189,15 @@ with run as (
 delete from runs_outboxrow where run_id = %(run)s"""
 
 
-def end(run: Row, status: Status, data: dict[str, Any], *, reason: str, unknown: int = 0) -> Decision[Ended]:
+def end(
+    run: Row,
+    status: Status,
+    data: dict[str, Any],
+    *,
+    reason: str,
+    unknown: int = 0,
+    before: list[Fact] | None = None,
+) -> Decision[Ended]:
     """Close what is open and write status, terminal event and the attempt's end. The guard has been passed."""
     closed = yield from close_steps(run, repeatable_only=False, state="abandoned", reason=reason)
     effects = None
@@ -189,7 +209,7 @@ def end(run: Row, status: Status, data: dict[str, Any], *, reason: str, unknown:
         {"run": run["id"], "stream": run["stream_id"], "status": status.value, "unknown": unknown,
          "effects": jsonb(effects)},
     )  # fmt: skip
-    yield from record(run, [*closed.facts, Fact(TERMINAL_EVENT[status], data)])
+    yield from record(run, [*(before or []), *closed.facts, Fact(TERMINAL_EVENT[status], data)])
     return Ended(status, effects)
 
 

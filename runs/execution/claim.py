@@ -47,7 +47,7 @@ class Hands:
 
 @dataclass(slots=True)
 class Claim:
-    """One claim, in the loop. stop_by: CLOCK_BOOTTIME by which a cancelled run must have ended, None before."""
+    """One claim, in the loop. stop_by: CLOCK_BOOTTIME by which a cancelled run must have ended."""
 
     run: Row
     held: Held
@@ -57,6 +57,8 @@ class Claim:
     stop_by: float | None = None
     has_unknown: bool = False  # an operation is unknown: nothing more is dispatched (RULES H9)
     calls: set[asyncio.Task[Any]] = field(default_factory=set)
+    ending: asyncio.Event = field(default_factory=asyncio.Event)  # its end is being recorded
+    note: asyncio.Task[None] | None = None  # that the stop was seen, where it takes longer than a moment
 
     @property
     def scope(self) -> Scope:

@@ -81,6 +81,9 @@ async def _stop_asked(claim: Claim, agent: Agent) -> None:
 
 async def _end(claim: Claim) -> None:
     run_id, fence = claim.origin.run_id, claim.held.fence
+    claim.ending.set()
+    if claim.note is not None:
+        await claim.note
     answer = await claim.decide(lambda: end_cancel(run_id=run_id, fence=fence))
     if not isinstance(answer, NotEnded):
         logger.info("run.ended", extra={"status": answer.status.value})
@@ -92,6 +95,7 @@ async def _end(claim: Claim) -> None:
 
 async def _stop_lost(claim: Claim, agent: Agent) -> None:
     logger.warning("run.fence_lost")
+    claim.ending.set()
     claim.hands.processes.kill(claim.held.prefix)
     claim.branches.stop()
     agent.cancel()

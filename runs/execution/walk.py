@@ -31,6 +31,7 @@ select cancel_reason as reason, extract(epoch from stop_deadline_at - clock_time
 from runs_run where id = %(run)s and fence = %(fence)s and status in ('cancel_requested', 'cancelling')"""
 # We want to be done before a supervisor takes the run away at its stop deadline.
 STOP_MARGIN_SECONDS = 1.0
+MOMENT_SECONDS = 0.02
 
 
 class Next(StrEnum):
@@ -210,8 +211,8 @@ async def _watch_leaving(claim: Claim) -> None:
 async def look(claim: Claim) -> None:
     """See whether a stop was asked for, and begin it: from here on nothing new begins in this process either.
 
-    The request is committed, so nothing waits for our own note that we saw it. That is made meanwhile, as a call in
-    flight: the end of the run waits for it.
+    The request is committed, so nothing waits for our own note that we saw it; a stop that is over in a moment notes it
+    with its end.
     """
     rows: list[Row] = []
     with contextlib.suppress(psycopg.OperationalError):  # then the note, which is tried until it is known, decides
@@ -220,7 +221,7 @@ async def look(claim: Claim) -> None:
         await _note_seen(claim)
     elif claim.stop_by is None:
         _begin_stop(claim, CancelReason(rows[0]["reason"]), rows[0]["seconds"])
-        claim.start_call(_note_seen(claim))
+        claim.note = asyncio.get_running_loop().create_task(_note_seen_unless_over(claim), name="note of a stop")
 
 
 def _begin_stop(claim: Claim, reason: CancelReason, seconds: float) -> None:
@@ -229,6 +230,15 @@ def _begin_stop(claim: Claim, reason: CancelReason, seconds: float) -> None:
     claim.held.give_back_permits()
     claim.branches.stop()
     logger.info("run.cancelling", extra={"reason": reason.value})
+
+
+async def _note_seen_unless_over(claim: Claim) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(MOMENT_SECONDS):
+            await claim.ending.wait()
+            return
+    with contextlib.suppress(ScopeCancelled):  # the claim is lost, and knows it
+        await _note_seen(claim)
 
 
 async def _note_seen(claim: Claim) -> None:

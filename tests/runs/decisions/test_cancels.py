@@ -66,6 +66,17 @@ def test_a_running_run_is_cancelled_only_by_its_holder_or_when_the_lease_is_over
     assert terminal_events(run) == ["run.cancelled"]
 
 
+def test_a_holder_that_stops_in_a_moment_notes_with_the_end_that_it_saw_the_request(owner):
+    run = a_run(owner)
+    fence = a_claim(run, worker="worker-a")
+    stop(run)
+    end(run, fence)
+    run.refresh_from_db()
+    assert types_of(run)[-3:] == ["run.cancel_requested", "run.cancelling", "run.cancelled"]
+    assert (run.cancel_seen_by, run.cancel_seen_fence) == ("worker-a", fence)
+    assert run.cancel_seen_at is not None
+
+
 def test_a_supervisor_takes_the_run_from_a_live_lease_past_the_stop_deadline(owner):
     run = a_run(owner)
     fence = a_claim(run)

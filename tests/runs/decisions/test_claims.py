@@ -1,7 +1,9 @@
 """Claims: one holder at a time, a fence that only grows, and what a new holder cleans up."""
 
+import threading
 from datetime import timedelta
 
+from django.db import connection, transaction
 from django.utils import timezone
 
 from runs import frames
@@ -9,7 +11,7 @@ from runs.database import decide
 from runs.decisions import append, cancels, claims, endings
 from runs.models import Event, OutboxRow, Run, Step
 from runs.states import CancelReason, Status
-from tests.builders import a_claim, a_dispatch, a_run, silent
+from tests.builders import a_claim, a_dispatch, a_run, a_tenant, an_actor, silent
 
 
 def types_of(run: Run) -> list[str]:
@@ -35,6 +37,32 @@ def test_a_second_worker_cannot_claim_under_a_live_lease(owner):
     a_claim(run)
     answer = decide(claims.claim(run_id=run.pk, worker="worker-b", lease_seconds=5), ring=silent)
     assert answer == claims.NotClaimable("running")
+
+
+def test_a_claim_that_waits_for_a_release_gets_the_run(transactional_db):
+    """Two actors: a holder releases, and has not committed; another worker claims meanwhile and waits for the row."""
+    run = a_run(an_actor("owner", a_tenant("acme"), "runner"))
+    fence = a_claim(run)
+    answers = []
+
+    def claim_elsewhere() -> None:
+        answers.append(decide(claims.claim(run_id=run.pk, worker="worker-b", lease_seconds=5), ring=silent))
+        connection.close()
+
+    other = threading.Thread(target=claim_elsewhere)
+    with transaction.atomic():
+        decide(claims.release(run_id=run.pk, fence=fence), ring=silent)
+        other.start()
+        while not somebody_waits_for_a_lock():
+            assert other.is_alive()
+    other.join()
+    assert isinstance(answers[0], claims.Claimed)
+
+
+def somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("select exists (select 1 from pg_locks where not granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def test_a_claim_after_an_expired_lease_has_a_higher_fence_and_supersedes_open_calls(owner):
