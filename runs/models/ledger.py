@@ -113,7 +113,7 @@ class Evidence(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     operation = models.ForeignKey(Operation, on_delete=models.PROTECT, related_name="evidence")
     fence = models.BigIntegerField()
-    kind = models.CharField(max_length=20)  # receipt | refusal | look_up | exit | verdict
+    kind = models.CharField(max_length=20)  # receipt | refusal | look_up | exit | stray | verdict
     happened = models.BooleanField(null=True)  # None: could not tell
     detail = models.JSONField(default=dict)
     at = models.DateTimeField(db_default=Now())

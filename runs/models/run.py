@@ -89,7 +89,7 @@ class Run(models.Model):
             models.CheckConstraint(condition=Q(status__in=[s.value for s in Status]), name="run_status_known"),
             models.CheckConstraint(
                 condition=Q(status__in=_OPEN, terminal_at__isnull=True)
-                | Q(status__in=[s.value for s in ENDED], terminal_at__isnull=False),
+                | Q(status__in=sorted(s.value for s in ENDED), terminal_at__isnull=False),
                 name="run_ended_iff_terminal_at",
             ),
             models.CheckConstraint(
@@ -130,7 +130,7 @@ class Run(models.Model):
                 name="run_open_ops_only_while_working",
             ),
             models.CheckConstraint(
-                condition=Q(unknown_ops=0) | ~Q(status__in=[s.value for s in SETTLED]),
+                condition=Q(unknown_ops=0) | ~Q(status__in=sorted(s.value for s in SETTLED)),
                 name="run_settled_has_no_unknown",
             ),
             models.CheckConstraint(
@@ -173,7 +173,7 @@ class Attempt(models.Model):
             models.UniqueConstraint(fields=["run"], name="attempt_one_live", condition=Q(ended_at__isnull=True)),
             models.CheckConstraint(
                 condition=Q(ended_at__isnull=True, status__isnull=True)
-                | Q(ended_at__isnull=False, status__isnull=False, status__in=[s.value for s in ENDED]),
+                | Q(ended_at__isnull=False, status__isnull=False, status__in=sorted(s.value for s in ENDED)),
                 name="attempt_ended_iff_status",
             ),
         ]
