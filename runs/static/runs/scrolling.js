@@ -14,7 +14,7 @@ export class Follower {
     addEventListener("scroll", () => this.#look(), { passive: true });
     jump.addEventListener("click", () => {
       this.isAtEnd = true;
-      this.#toEnd(true);
+      this.#toEnd();
       setHidden(jump, true);
     });
   }
@@ -26,7 +26,7 @@ export class Follower {
     this.height = height;
     if (!grew || !this.isLive()) return setHidden(this.jump, this.jump.hidden || this.#isNear());
     const selected = getSelection();
-    if (this.isAtEnd && (selected?.isCollapsed ?? true)) this.#toEnd(false);
+    if (this.isAtEnd && (selected?.isCollapsed ?? true)) this.#toEnd();
     else if (!this.#isNear()) setHidden(this.jump, false);
   }
 
@@ -39,9 +39,9 @@ export class Follower {
     return this.end.getBoundingClientRect().bottom - innerHeight < NEAR;
   }
 
-  #toEnd(isSmooth) {
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  // At once: on a smooth way down the next words would find the reader not at the end, and stop following.
+  #toEnd() {
     const below = this.end.getBoundingClientRect().bottom - innerHeight + 24;
-    if (below > 0) scrollBy({ top: below, behavior: isSmooth && !calm ? "smooth" : "instant" });
+    if (below > 0) scrollBy({ top: below, behavior: "instant" });
   }
 }
