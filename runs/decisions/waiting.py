@@ -9,7 +9,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runs.decisions.core import Decision, Fact, Query, Row, ask_for_worker, iso, jsonb, lock_run, record
+from runs.decisions.core import (
+    Decision,
+    Fact,
+    Query,
+    Row,
+    ask_for_worker,
+    iso,
+    jsonb,
+    lock_run,
+    record,
+    tell_worker,
+)
 from runs.decisions.dispatch import Refused, StepCall, begin_step
 from runs.ids import text_id
 from runs.states import QuestionState, Status
@@ -136,7 +147,9 @@ def wake(run: Row, facts: list[Fact]) -> Decision[None]:
     assert rows  # the caller checked the status under the same lock
     resumed = [Fact("run.resumed", {})] if run["status"] == Status.WAITING else []
     yield from record(run, [*facts, *resumed])
-    if not run["has_live_lease"]:
+    if run["has_live_lease"]:
+        yield from tell_worker(run)
+    else:
         yield from ask_for_worker(run["id"])
 
 

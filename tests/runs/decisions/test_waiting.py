@@ -4,16 +4,18 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.test import TestCase
 from django.utils import timezone
 
 from runs.database import decide
 from runs.decisions import waiting
+from runs.decisions.core import Advance, Bell
 from runs.decisions.dispatch import Refused, StepCall
 from runs.ids import new_id
 from runs.models import OutboxRow, Question, Run, Step
 from runs.states import Status
 from tests.builders import a_claim, a_dispatch, a_run, silent
-from tests.runs.decisions.test_claims import types_of
+from tests.runs.decisions.test_claims import expire, types_of
 
 
 def ask(run: Run, fence: int, path: str = "1") -> UUID:
@@ -126,3 +128,43 @@ def test_an_answer_to_the_question_of_another_run_is_no_answer(owner):
     run, other = a_run(owner), a_run(owner)
     question = ask(run, a_claim(run))
     assert answer(other, question, True, owner) is None
+
+
+def effects_of(decision: Any) -> list[Any]:
+    rung: list[Any] = []
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        decide(decision, ring=rung.extend)
+    return rung
+
+
+def test_an_answer_tells_the_worker_that_holds_the_run_and_asks_for_no_other(owner):
+    run = a_run(owner)
+    question = ask(run, a_claim(run))
+    rung = effects_of(
+        waiting.answer(run_id=run.pk, question_id=question, value=True, by=owner.user.pk, by_name="owner")
+    )
+    assert Bell(b"w:worker-a", run.pk.hex.encode()) in rung
+    assert Advance(run.pk) not in rung
+    assert not OutboxRow.objects.filter(run=run).exists()
+
+
+def test_an_answer_after_the_lease_has_passed_asks_for_a_worker(owner):
+    run = a_run(owner)
+    question = ask(run, a_claim(run))
+    expire(run)
+    rung = effects_of(
+        waiting.answer(run_id=run.pk, question_id=question, value=True, by=owner.user.pk, by_name="owner")
+    )
+    assert Advance(run.pk) in rung
+    assert Bell(b"w:worker-a", run.pk.hex.encode()) not in rung
+
+
+def test_a_timeout_in_a_running_run_leaves_it_running_and_tells_its_holder(owner):
+    run = a_run(owner)
+    question = ask(run, a_claim(run))
+    Question.objects.filter(pk=question).update(expires_at=timezone.now() - timedelta(seconds=1))
+    rung = effects_of(waiting.expire_question(run_id=run.pk, question_id=question))
+    run.refresh_from_db()
+    assert (run.status, run.wakes, run.lease_owner) == (Status.RUNNING, 1, "worker-a")
+    assert "run.resumed" not in types_of(run)
+    assert Bell(b"w:worker-a", run.pk.hex.encode()) in rung
