@@ -10,6 +10,7 @@ from uuid import UUID
 
 from runs.conf import limits
 from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.evidence import insert_evidence
 from runs.errors import RuleBroken
 from runs.ids import new_id, text_id
 from runs.states import OperationState, Status, StepState
@@ -74,6 +75,7 @@ values (%(id)s, %(run)s, %(stream)s, %(path)s, %(kind)s, %(name)s, %(effect)s, %
 on conflict (stream_id, path) do update set state = 'open', fence = excluded.fence, finished_at = null,
   error = null, result = null, message_id = excluded.message_id, started_at = excluded.started_at
   where s.digest = excluded.digest and s.kind = excluded.kind and s.state <> 'finished'
+    and (s.state <> 'open' or %(is_retry)s)
 returning id"""
 
 
@@ -112,8 +114,10 @@ def dispatch(
     if not rows:
         return Refused(_why((yield from lock_run(run_id)), fence))
     run = rows[0]
-    step_id = yield from begin_step(run, fence, step, message_id)
+    step_id = yield from begin_step(run, fence, step, message_id, is_retry=known is not None)
     operation_id = None
+    if known is not None and known["state"] == OperationState.DISPATCHED:
+        yield from _note_stray(known)
     if operation is not None:
         operation_id = yield from _permit(run, fence, worker, step, step_id, nonce, operation, known)
     yield from record(run, _facts(step, step_id, operation, operation_id, message_id, label, shown))
@@ -148,16 +152,22 @@ def _lock_operation(key: str) -> Decision[Row | None]:
     return rows[0] if rows else None
 
 
-def begin_step(run: Row, fence: int, step: StepCall, message_id: UUID | None) -> Decision[UUID]:
-    """Open the step at its path, for the first time or again after a claim that died in it."""
+def begin_step(
+    run: Row, fence: int, step: StepCall, message_id: UUID | None = None, *, is_retry: bool = False
+) -> Decision[UUID]:
+    """Open the step at its path, for the first time or again after a claim that died in it.
+
+    Args: is_retry: its operation is sent again, so it may be open still; any other open step is under way, and a
+    second call at its path would be counted and never be closed.
+    """
     rows = yield Query(
         BEGIN_STEP,
         {"id": new_id(), "run": run["id"], "stream": run["stream_id"], "path": step.path, "kind": step.kind,
          "name": step.name, "effect": step.effect, "arguments": jsonb(step.arguments), "digest": step.digest,
-         "fence": fence, "message": message_id},
+         "fence": fence, "message": message_id, "is_retry": is_retry},
     )  # fmt: skip
     if not rows:
-        raise RuleBroken(f"step {step.path} was another call before, or is {StepState.FINISHED} already")
+        raise RuleBroken(f"step {step.path} was another call before, or is open or {StepState.FINISHED} already")
     step_id: UUID = rows[0]["id"]
     return step_id
 
@@ -197,6 +207,12 @@ def _permit(
         params,
     )
     return operation_id
+
+
+def _note_stray(operation: Row) -> Decision[None]:
+    """Remember an older try without a receipt whose holder may still send it: it bars "did not happen" (RULES H6)."""
+    if operation["holder_gone_at"] is None:
+        yield from insert_evidence(operation["id"], operation["fence"], "stray", None, {"worker": operation["worker"]})
 
 
 def _facts(

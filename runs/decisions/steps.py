@@ -8,8 +8,9 @@ from runs.decisions.claims import Lost
 from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
 from runs.decisions.dispatch import Refused, StepCall, begin_step
 from runs.decisions.steps_closing import end_of_text
+from runs.errors import RuleBroken
 from runs.ids import text_id
-from runs.states import OperationState
+from runs.states import OperationState, StepState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def finish_step(
 
     Args: usage: {"input_tokens", "output_tokens"}; model: data of model.finished; tool: data of tool.result;
     reason: why a text is not final. An unknown outcome leaves the step open and is no end of it.
-    Races: a lost fence returns Lost; the caller may only leave evidence then.
+    Races: a lost fence returns Lost; the caller may only leave evidence then. A step that is closed, or whose
+    operation has its outcome, is not ended or counted again: Done says what is stored.
+    Raises: RuleBroken when a dispatched operation would be left behind without an outcome.
     """
     run = yield from lock_run(run_id)
     if run is None or run["fence"] != fence:
@@ -61,9 +64,13 @@ def finish_step(
         {"step": step_id},
     )
     step = rows[0]
+    is_dispatched = step["operation_state"] == OperationState.DISPATCHED
+    if step["state"] != StepState.OPEN or (outcome is not None and not is_dispatched):
+        return Done(step["operation_state"])
+    if outcome is None and is_dispatched:
+        raise RuleBroken(f"step {step['path']} cannot end while its operation has no outcome")
     stored = _decide_outcome(step, outcome)
-    is_call = step["kind"] in ("model", "tool") and step["state"] == "open"
-    was_counted = is_call and step["operation_state"] in (None, OperationState.DISPATCHED)
+    was_counted = step["kind"] in ("model", "tool") and step["operation_state"] in (None, OperationState.DISPATCHED)
     tokens = usage or {}
     rows = yield Query(
         f"""update runs_run set open_ops = open_ops - %(closes)s, unknown_ops = unknown_ops + %(unknown)s,
