@@ -210,6 +210,7 @@ def mark_holder_gone(*, worker: str, proof: dict[str, Any]) -> Decision[int]:
                and seen.fence = stray.fence and seen.kind = 'exit')""",
         {"worker": worker},
     )
-    for row in [*rows, *strays]:
+    tries = rows + strays
+    for row in tries:
         yield from insert_evidence(row["id"], row["fence"], "exit", None, proof)
-    return len(rows)
+    return len(tries)

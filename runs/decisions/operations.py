@@ -51,25 +51,34 @@ def mark_unknown(*, run_id: UUID, fence: int, operation_id: UUID, message: str) 
     yield Query(
         """update runs_operation set state = %(state)s, version = version + 1, receipt = %(receipt)s,
              next_look_up_at = clock_timestamp() where id = %(op)s""",
-        {"op": operation_id, "state": "succeeded" if proof else "unknown",
-         "receipt": jsonb(proof) if proof else jsonb(operation["receipt"])},
+        {"op": operation_id, "state": "unknown" if proof is None else "succeeded",
+         "receipt": jsonb(operation["receipt"] if proof is None else proof)},
     )  # fmt: skip
     yield Query(
         """update runs_run set open_ops = open_ops - 1, unknown_ops = unknown_ops + %(unknown)s
            where id = %(run)s and fence = %(fence)s""",
-        {"run": run_id, "fence": fence, "unknown": 0 if proof else 1},
+        {"run": run_id, "fence": fence, "unknown": int(proof is None)},
     )
-    if not proof:
+    if proof is None:
         data = {"operation_key": operation["key"], "operation_id": text_id("op", operation_id), "message": message}
         yield from record(run, [Fact("tool.unknown", data, operation["step_id"])])
-    return bool(proof)
+    return proof is not None
 
 
 def record_evidence(
     *, operation_id: UUID, fence: int, kind: str, happened: bool | None, detail: dict[str, Any], by: int | None = None
 ) -> Decision[UUID]:
-    """Store what was learnt about one dispatch. Evidence against a decision raises a flag, never flips it (H7)."""
+    """Store what was learnt about one dispatch. Evidence against a decision raises a flag, never flips it (H7).
+
+    A receipt of an `unknown` operation makes it due at the supervisor, who may have given up on it before.
+    """
     evidence_id = yield from insert_evidence(operation_id, fence, kind, happened, detail, by)
+    if happened:
+        yield Query(
+            """update runs_operation set next_look_up_at = clock_timestamp()
+               where id = %(op)s and fence = %(fence)s and state = 'unknown'""",
+            {"op": operation_id, "fence": fence},
+        )
     if happened is not None:
         against = ["refuted", "failed"] if happened else ["succeeded", "confirmed"]
         yield Query(
@@ -81,8 +90,11 @@ def record_evidence(
     return evidence_id
 
 
-# "Did not happen" counts only when nothing can land any more (RULES H6).
-NOTHING_CAN_LAND = "holder_gone_at is not null and horizon_at < clock_timestamp()"
+# "Did not happen" counts only when nothing can land any more, of no try of the key (RULES H6).
+NOTHING_CAN_LAND = """holder_gone_at is not null and horizon_at < clock_timestamp() and not exists (
+  select 1 from runs_evidence stray where stray.operation_id = runs_operation.id and stray.kind = 'stray'
+    and not exists (select 1 from runs_evidence seen where seen.operation_id = stray.operation_id
+                      and seen.fence = stray.fence and seen.kind = 'exit'))"""
 
 
 def settle(

@@ -6,11 +6,11 @@ import pytest
 from django.utils import timezone
 
 from runs.database import decide
-from runs.decisions import cancels, endings, operations
+from runs.decisions import cancels, claims, endings, operations
 from runs.models import Evidence, Operation, Run
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
-from tests.runs.decisions.test_claims import types_of
+from tests.runs.decisions.test_claims import expire, types_of
 
 
 def parked(owner, *, gave_up=True, cancel=False, has_result=False, bound=0.0):
@@ -117,3 +117,65 @@ def test_two_unknown_operations_need_two_verdicts(owner):
     first, second = Operation.objects.filter(run=run)
     assert settle(first, True).run_status == Status.NEEDS_RECONCILIATION
     assert settle(second, True).run_status == Status.FAILED
+
+
+def test_a_late_receipt_makes_an_operation_due_that_the_supervisor_had_given_up(owner):
+    _, operation = parked(owner)
+    decide(operations.plan_look_up(operation_id=operation.pk, seconds=None), ring=silent)
+    for fence in (operation.fence + 1, operation.fence):
+        operation.refresh_from_db()
+        assert operation.next_look_up_at is None
+        decide(
+            operations.record_evidence(
+                operation_id=operation.pk, fence=fence, kind="receipt", happened=True, detail={"proof": "http 201"}
+            ),
+            ring=silent,
+        )
+    operation.refresh_from_db()
+    assert (operation.state, operation.next_look_up_at is not None) == ("unknown", True)
+
+
+def sent_twice(owner, *, first_is_gone=False):
+    """An idempotent call whose first holder was lost, and whose second one gave up waiting."""
+    run = a_run(owner)
+    a_dispatch(run, a_claim(run), key="k", effect="idempotent")
+    if first_is_gone:
+        decide(claims.mark_holder_gone(worker="worker-a", proof={"exit": 0}), ring=silent)
+    expire(run)
+    fence = a_claim(run, "worker-b")
+    an_outcome(run, fence, a_dispatch(run, fence, key="k", effect="idempotent", worker="worker-b"), "unknown")
+    decide(endings.park(run_id=run.pk, fence=fence), ring=silent)
+    operation = Operation.objects.get(run=run)
+    past_horizon(operation)
+    return operation
+
+
+def test_not_happened_is_not_believed_while_the_holder_of_an_older_try_may_still_send(owner):
+    operation = sent_twice(owner)
+    assert (operation.holder_gone_at is not None, operation.is_ambiguous) == (True, True)
+    assert settle(operation, False).reason == "not_yet"
+    assert decide(claims.mark_holder_gone(worker="worker-a", proof={"exit": 0}), ring=silent) == 1
+    assert decide(claims.mark_holder_gone(worker="worker-a", proof={"exit": 0}), ring=silent) == 0
+    assert isinstance(settle(operation, False), operations.Settled)
+
+
+def test_not_happened_counts_when_the_holder_of_the_older_try_was_seen_to_end_before(owner):
+    assert isinstance(settle(sent_twice(owner, first_is_gone=True), False), operations.Settled)
+
+
+def test_evidence_without_detail_is_evidence_all_the_same(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence)
+    decide(
+        operations.record_evidence(
+            operation_id=sent.operation_id, fence=fence, kind="receipt", happened=True, detail={}
+        ),
+        ring=silent,
+    )
+    expire(run)
+    new = a_claim(run, "worker-b")
+    taken = operations.mark_unknown(run_id=run.pk, fence=new, operation_id=sent.operation_id, message="m")
+    assert decide(taken, ring=silent) is True
+    run.refresh_from_db()
+    assert (run.open_ops, run.unknown_ops) == (0, 0)
