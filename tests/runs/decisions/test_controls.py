@@ -89,3 +89,14 @@ def test_a_run_that_is_stopping_takes_no_control_connection_and_gets_no_grace(ow
     assert attach(run, owner) is None
     detach(run, attached)
     assert Run.objects.get(pk=run.pk).grace_expires_at is None
+
+
+def test_a_connection_that_had_lapsed_is_closed_by_the_end_of_its_run(owner):
+    run = graced(owner)
+    attached = attach(run, owner)
+    ControlConnection.objects.update(presence_until=timezone.now() - timedelta(seconds=1))
+    decide(controls.lapse(connection_id=attached.connection_id), ring=silent)
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    assert decide(controls.renew_presence(connection_id=attached.connection_id), ring=silent) is False
+    run.refresh_from_db()
+    assert run.control_count == 0
