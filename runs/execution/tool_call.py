@@ -60,10 +60,10 @@ class DispatchedCall:
         try:
             with self.claim.held.permit_in_use(self.begun.permit):
                 receipt = await self.spec.call(self._tool_call(), self.arguments)
-        except ScopeCancelled as stop:
-            await self._drop(stop.reason)
-            raise
-        except asyncio.CancelledError:
+        except (ScopeCancelled, asyncio.CancelledError) as stop:
+            if isinstance(stop, ScopeCancelled) and self.begun.operation_id is None:
+                await self._drop(stop.reason)
+                raise
             cut = self._cut()
             if cut is None:
                 raise

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from runs.agents import RunContext, ToolFailed
-from runs.decisions import claims
+from runs.decisions import cancels, claims
+from runs.states import CancelReason
 from tests.runs.execution.conftest import Bench, Made, OpenWorker, until
 from tools import LookUp, LookUpCall, Outcome, OutcomeUnknown, Receipt, ToolCall, tool
 from tools.builtin import run_command
@@ -51,6 +52,16 @@ async def blind_write(call: ToolCall, word: str) -> Receipt:
     call.open()
     sent.append(word)
     raise OutcomeUnknown("the connection broke")
+
+
+@tool(effect="write", look_up=None)
+async def write_that_minds_a_stop(call: ToolCall, is_sent: bool) -> str:
+    """Write, and stop waiting for the answer when the run is stopped."""
+    if is_sent:
+        call.open()
+    gates["sent"].set()
+    await call.scope.bound(gates["hold"].wait())
+    return "answered"
 
 
 @tool(effect="idempotent")
@@ -281,3 +292,23 @@ async def test_a_stored_receipt_is_returned_without_a_second_call(a_worker: Open
         assert (await bench.row(run))["result"] == "k"
     assert len(walks) == 2
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_sent", "state", "status"), [(True, "unknown", "needs_reconciliation"), (False, "refuted", "cancelled")]
+)
+async def test_a_write_that_stops_waiting_at_a_stop_is_judged_by_whether_it_was_sent(
+    a_worker: OpenWorker, is_sent: bool, state: str, status: str
+) -> None:
+    async def tested(ctx: RunContext) -> Any:
+        return await ctx.tool(write_that_minds_a_stop, is_sent=is_sent)
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        advancing = bench.advancing(run)
+        await gates["sent"].wait()
+        await bench.decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER))
+        await advancing
+        assert [o["state"] for o in await bench.operations(run)] == [state]
+        row = await bench.row(run)
+        assert (row["status"], row["open_ops"]) == (status, 0)
