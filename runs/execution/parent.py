@@ -18,6 +18,7 @@ from typing import Any
 from django.db import Error, close_old_connections
 
 from runs.conf import limits
+from runs.errors import Busy
 from runs.execution.names import worker_name
 from runs.supervisor.lost_workers import worker_gone
 
@@ -103,7 +104,7 @@ class Parent:
             try:
                 close_old_connections()
                 worker_gone(name, proof)
-            except Error as error:
+            except (Error, Busy) as error:
                 logger.warning("worker.end_not_reported", extra={"worker": name, "error": repr(error)[:200]})
                 return
             del self.reports[name]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 
 from runs.conf import limits
 from runs.database import decide
@@ -113,13 +113,22 @@ SWEEPS = [
 
 
 def sweep_once() -> int:
-    """Act on everything overdue; returns how many rows were acted on. A busy row is left for the next sweep."""
+    """Act on everything overdue; returns how many rows were acted on. A busy row is left for the next sweep.
+
+    A row that cannot be acted on is logged and left: it must not keep the supervisor from the rows behind it.
+    Raises: django.db.OperationalError, InterfaceError when the database is away.
+    """
     done = 0
     for sweep in SWEEPS:
         for row in _rows(sweep.overdue):
             try:
                 acted = bool(sweep.act(row))
             except Busy:
+                continue
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:  # the edge of one row
+                logger.exception("supervisor.row_failed", extra={"sweep": sweep.name, "row": str(row["id"])})
                 continue
             if acted:
                 done += 1

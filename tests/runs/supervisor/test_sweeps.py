@@ -149,3 +149,16 @@ def test_a_dead_workers_runs_are_free_and_its_operations_have_no_holder(owner):
     assert operation.holder_gone_at is not None
     assert operation.evidence.get().detail == {"exit": -9}
     assert worker_gone("worker-a", {"exit": -9}) == 0
+
+
+def test_a_row_that_cannot_be_acted_on_does_not_keep_the_rows_behind_it_waiting(owner, caplog):
+    broken, overdue = a_run(owner), a_run(owner)
+    a_claim(broken)
+    broken.refresh_from_db()
+    Event.objects.create(stream_id=broken.stream_id, seq=broken.last_seq + 1, type="stray", data="{}")
+    make_overdue(broken, lease_until=True)
+    make_overdue(overdue, deadline_at=True)
+    sweep_once()
+    overdue.refresh_from_db()
+    assert overdue.status == Status.CANCELLED
+    assert "supervisor.row_failed" in caplog.text
