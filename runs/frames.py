@@ -7,7 +7,7 @@ have no room for them.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from tools.plain_json import clean_json
 
 BELL_BODY_BYTES = 65_536
 GLUE = b",\n"  # between frames: JSON takes it, and a frame holds no newline, so SSE can split without parsing
+_GLUE_TEXT = GLUE.decode()
 
 
 def dump(value: Any) -> str:
@@ -68,6 +69,11 @@ def encode(seq: int, text: str) -> bytes:
     return b'{"seq":%d,%b' % (seq, text[1:].encode("ascii"))
 
 
+def encode_all(numbered: Iterable[tuple[int, str]]) -> bytes:
+    """Encode many stored texts with their seqs, joined: a third of the cost of one by one."""
+    return _GLUE_TEXT.join([f'{{"seq":{seq},{text[1:]}' for seq, text in numbered]).encode("ascii")
+
+
 def decode(seq: int, text: str) -> dict[str, Any]:
     """Read a stored event as the frame that a reader gets."""
     return {"seq": seq, **json.loads(text)}
@@ -79,7 +85,7 @@ def bell(stream_id: UUID, first_seq: int, texts: Sequence[str]) -> tuple[bytes, 
     The payload is `<first seq> <count> <frame>,\n<frame>…`; above 64 KiB the frames are left out and readers
     fetch them from the database. A doorbell may be lost, repeated or late; no reader trusts it.
     """
-    body = GLUE.join(encode(first_seq + i, text) for i, text in enumerate(texts))
+    body = encode_all(enumerate(texts, first_seq))
     if len(body) > BELL_BODY_BYTES:
         body = b""
     return b"r:" + stream_id.hex.encode(), b"%d %d %b" % (first_seq, len(texts), body)

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 
 from runs.database import Database
 from runs.fold import View, empty_view, fold
-from runs.frames import GLUE, encode
+from runs.frames import encode_all
 from runs.states import ENDED, Status
 from streaming.ring import CHUNK_BYTES, Chunk
 
@@ -92,7 +92,7 @@ def page_of(found: Sequence[tuple[int, str]], run_id: UUID, stream_id: UUID) -> 
     row = Row(run_id, UUID(stream), int(attempt), status, int(last_seq), int(floor_seq))
     if len(found) == 1:
         return Page(row, 0, 0, 0, None)
-    body = GLUE.join([encode(seq, text) for seq, text in found[1:]])
+    body = encode_all(found[1:])
     first, last = found[1][0], found[-1][0]
     return Page(row, first, last, len(found) - 1, Chunk(stream_id, last, body))
 

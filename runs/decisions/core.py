@@ -61,7 +61,8 @@ with bump as (
 ), ins as (
   insert into runs_event (stream_id, seq, type, data)
   select b.stream_id, b.base + e.k, e.type, e.data
-  from bump b, unnest(%(types)s::text[], %(texts)s::text[]) with ordinality e(type, data, k)
+  from bump b, unnest(string_to_array(%(types)s::text, E'\\n'), string_to_array(%(texts)s::text, E'\\n'))
+    with ordinality e(type, data, k)
 )
 select base, version from bump"""
 
@@ -90,12 +91,20 @@ def record(run: Row, facts: Sequence[Fact]) -> Decision[int]:
     drafts = [frames.draft(origin, f.type, f.data, at=run["now"], step_id=f.step_id) for f in facts]
     rows = yield Query(
         RECORD,
-        {"run": run["id"], "n": len(drafts), "types": [d.type for d in drafts], "texts": [d.text for d in drafts]},
-    )
+        {"run": run["id"], "n": len(drafts), "types": "\n".join([d.type for d in drafts]),
+         "texts": join_lines([d.text for d in drafts])},
+    )  # fmt: skip
     base: int = rows[0]["base"]
     yield Bell(*frames.bell(run["stream_id"], base + 1, [d.text for d in drafts]))
     yield Bell(*frames.tenant_bell(run["tenant_id"], run["id"], rows[0]["version"]))
     return base + 1
+
+
+def join_lines(texts: Sequence[str]) -> str:
+    """Join stored frames as lines; a frame holds no newline (runs/frames.py)."""
+    joined = "\n".join(texts)
+    assert joined.count("\n") == len(texts) - 1  # else events would land in rows of others
+    return joined
 
 
 def ask_for_worker(run_id: UUID) -> Decision[None]:
