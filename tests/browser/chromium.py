@@ -77,7 +77,7 @@ class Visitor:
 def new_visitor(browser: Browser, base_url: str, *, session: str | None = None, **options: Any) -> Visitor:
     """Open a browser window; `session` is the session key of who is signed in."""
     context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options))
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(30_000)
     if session:
         context.add_cookies([{"name": "sessionid", "value": session, "url": base_url}])
     return Visitor(context, base_url)

@@ -35,6 +35,14 @@ document.addEventListener("submit", (event) => {
   for (const button of form.querySelectorAll("button")) button.setAttribute("aria-busy", "true");
 });
 
+// The key of a form belongs to its place in the history: Back may fetch the page anew, and must not find a new key,
+// or pressing Start there would start a second run.
+for (const input of document.querySelectorAll("input[data-key]")) {
+  const kept = history.state?.formKey;
+  if (kept && input.dataset.key === "fresh") input.value = kept;
+  else history.replaceState({ ...history.state, formKey: input.value }, "");
+}
+
 // Back brings the page as it was left: its forms may be sent again.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) {
