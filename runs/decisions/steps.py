@@ -31,6 +31,24 @@ class Done:
 
 WORKING = "fence = %(fence)s and status in ('running', 'cancel_requested', 'cancelling')"
 
+# The counters, the ledger and the step in one statement; without the guarded row nothing of it happens.
+FINISH = f"""
+with held as (
+  update runs_run set open_ops = open_ops - %(closes)s, unknown_ops = unknown_ops + %(unknown)s,
+    input_tokens = input_tokens + %(tokens_in)s, output_tokens = output_tokens + %(tokens_out)s
+  where id = %(run)s and {WORKING} returning id
+), ledger as (
+  update runs_operation set state = %(outcome)s, receipt = %(receipt)s, version = version + 1, gave_up = %(gave_up)s,
+    holder_gone_at = case when %(gave_up)s then clock_timestamp() else holder_gone_at end,
+    next_look_up_at = case when %(outcome)s::varchar = 'unknown' then clock_timestamp() + interval '1 second' end
+  where id = %(operation)s and state = 'dispatched' and exists (select 1 from held)
+), step as (
+  update runs_step set state = %(state)s, result = %(result)s, error = %(error)s, usage = %(usage)s,
+    finished_at = clock_timestamp(), message_id = null
+  where id = %(step)s and state = 'open' and %(ends)s and exists (select 1 from held)
+)
+select id from held"""
+
 
 def finish_step(
     *,
@@ -71,30 +89,25 @@ def finish_step(
         raise RuleBroken(f"step {step['path']} cannot end while its operation has no outcome")
     stored = _decide_outcome(step, outcome)
     was_counted = step["kind"] in ("model", "tool") and step["operation_state"] in (None, OperationState.DISPATCHED)
+    is_unknown = stored == OperationState.UNKNOWN
     tokens = usage or {}
     rows = yield Query(
-        f"""update runs_run set open_ops = open_ops - %(closes)s, unknown_ops = unknown_ops + %(unknown)s,
-              input_tokens = input_tokens + %(tokens_in)s, output_tokens = output_tokens + %(tokens_out)s
-            where id = %(run)s and {WORKING} returning id""",
-        {"run": run_id, "fence": fence, "closes": int(was_counted),
-         "unknown": int(stored == OperationState.UNKNOWN), "tokens_in": tokens.get("input_tokens", 0),
-         "tokens_out": tokens.get("output_tokens", 0)},
+        FINISH,
+        {"run": run_id, "fence": fence, "closes": int(was_counted), "unknown": int(is_unknown),
+         "tokens_in": tokens.get("input_tokens", 0), "tokens_out": tokens.get("output_tokens", 0),
+         "operation": None if outcome is None else step["operation_id"], "outcome": stored,
+         "receipt": None if outcome is None else jsonb(outcome.receipt),
+         "gave_up": outcome is not None and outcome.gave_up,
+         "step": step_id, "ends": not is_unknown, "state": state, "result": jsonb({"value": result}),
+         "error": jsonb(error), "usage": jsonb(usage)},
     )  # fmt: skip
     if not rows:
         return Lost()
-    if outcome is not None and stored is not None:
-        yield from _store_outcome(step["operation_id"], stored, outcome)
-    if stored == OperationState.UNKNOWN:
+    if is_unknown:
         data = {"operation_key": step["operation_key"], "operation_id": text_id("op", step["operation_id"]),
                 "message": outcome.receipt.get("error", "") if outcome else ""}  # fmt: skip
         yield from record(run, [Fact("tool.unknown", data, step_id)])
         return Done(stored)
-    yield Query(
-        """update runs_step set state = %(state)s, result = %(result)s, error = %(error)s, usage = %(usage)s,
-             finished_at = clock_timestamp(), message_id = null where id = %(step)s and state = 'open'""",
-        {"step": step_id, "state": state, "result": jsonb({"value": result}), "error": jsonb(error),
-         "usage": jsonb(usage)},
-    )  # fmt: skip
     yield from record(run, _finish_facts(run, step, state, error, usage, model, tool, reason))
     return Done(stored)
 
@@ -105,17 +118,6 @@ def _decide_outcome(step: Row, outcome: OperationOutcome | None) -> str | None:
     if outcome.state in ("failed", "refuted") and step["is_ambiguous"]:
         return OperationState.UNKNOWN.value  # an earlier try may have landed (RULES H8)
     return OperationState(outcome.state).value
-
-
-def _store_outcome(operation_id: UUID, state: str, outcome: OperationOutcome) -> Decision[None]:
-    yield Query(
-        """update runs_operation set state = %(state)s, receipt = %(receipt)s, version = version + 1,
-             gave_up = %(gave_up)s,
-             holder_gone_at = case when %(gave_up)s then clock_timestamp() else holder_gone_at end,
-             next_look_up_at = case when %(state)s::varchar = 'unknown' then clock_timestamp() + interval '1 second' end
-           where id = %(id)s and state = 'dispatched'""",
-        {"id": operation_id, "state": state, "receipt": jsonb(outcome.receipt), "gave_up": outcome.gave_up},
-    )
 
 
 def _finish_facts(

@@ -1,5 +1,6 @@
 """Fast deltas are the very frames that the general way makes."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -18,3 +19,11 @@ def test_a_delta_equals_the_general_draft(text: str) -> None:
     fast = Deltas(origin, step_id=step, message_id=message).draft(text, at=at)
     data = {"message_id": text_id("msg", message), "delta": text}
     assert fast == draft(origin, "text.delta", data, at=at, step_id=step)
+
+
+def test_each_delta_has_its_own_time() -> None:
+    origin = Origin(new_id(), 1, new_id())
+    deltas = Deltas(origin, step_id=new_id(), message_id=new_id())
+    times = [datetime(2026, 11, 29, 12, 0, 0, at, tzinfo=UTC) for at in (1_000, 1_999, 2_000, 1_000)]
+    stamps = [json.loads(deltas.draft("x", at=at).text)["ts"][-4:-1] for at in times]
+    assert stamps == ["001", "001", "002", "001"]
