@@ -139,14 +139,19 @@ returning {RUN_COLUMNS}, clock_timestamp() as now"""
 
 def see_cancel(*, run_id: UUID, fence: int) -> Decision[Seen | Lost | None]:
     """Move a run whose stop was asked for to `cancelling`, by its holder. None: no stop was asked for."""
-    rows = yield Query(SEE_CANCEL, {"run": run_id, "fence": fence})
-    if rows:
-        yield from record(rows[0], [Fact("run.cancelling", {"fence": fence})])
-        return Seen(rows[0]["cancel_reason"])
-    run = yield from lock_run(run_id)
-    if run is None or run["fence"] != fence:
-        return Lost()
-    return Seen(run["cancel_reason"]) if run["status"] == Status.CANCELLING else None
+    query = Query(SEE_CANCEL, {"run": run_id, "fence": fence})
+    rows = yield query
+    if not rows:
+        run = yield from lock_run(run_id)
+        if run is None or run["fence"] != fence:
+            return Lost()
+        if run["status"] == Status.CANCELLING:
+            return Seen(run["cancel_reason"])
+        rows = yield query  # a request may have committed while we waited for its lock
+        if not rows:
+            return None
+    yield from record(rows[0], [Fact("run.cancelling", {"fence": fence})])
+    return Seen(rows[0]["cancel_reason"])
 
 
 def release(*, run_id: UUID, fence: int, even_in_flight: bool = False) -> Decision[Released | Lost]:
