@@ -126,8 +126,8 @@ class Database:
         """
         effects: list[Effect] = []
         try:
-            async with self.pool.connection() as conn, conn.transaction(), conn.cursor() as cursor:
-                value = await _drive_async(decision, cursor, effects)
+            async with self.pool.connection() as conn, conn.cursor() as cursor, contextlib.AsyncExitStack() as stack:
+                value = await _drive_async(decision, conn, cursor, stack, effects)
         except _BUSY as error:
             raise Busy from error
         if effects:
@@ -141,11 +141,17 @@ class Database:
             return await cursor.fetchall() if cursor.description else []
 
 
-async def _drive_async[T](decision: Decision[T], cursor: Any, effects: list[Effect]) -> T:
+async def _drive_async[T](
+    decision: Decision[T], conn: Any, cursor: Any, stack: contextlib.AsyncExitStack, effects: list[Effect]
+) -> T:
+    is_open = False
     try:
         item = next(decision)
         while True:
             if isinstance(item, Query):
+                if not is_open and not item.is_alone:
+                    await stack.enter_async_context(conn.transaction())
+                    is_open = True
                 await cursor.execute(item.sql, item.params)
                 rows = await cursor.fetchall() if cursor.description else []
                 item = decision.send(rows)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, ask_for_worker, lock_run, record
 from runs.decisions.evidence import insert_evidence
+from runs.decisions.fresh import claim_fresh
 from runs.decisions.steps_closing import close_steps
 from runs.states import Status
 
@@ -42,7 +43,7 @@ class Seen:
     reason: str
 
 
-# Lock, take and clear the wish for a worker in one statement: this is on the way of every start.
+# Lock, take and clear the wish for a worker in one statement.
 CLAIM = f"""
 with before as (
   select id as run_id, status as status_before, lease_owner as owner_before, fence as fence_before
@@ -76,6 +77,9 @@ def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claime
     its writes, idempotent calls and processes stay `dispatched` for the new holder to look up.
     Races: a live lease of another worker, or an end, wins; then NotClaimable is returned.
     """
+    fresh = yield from claim_fresh(run_id=run_id, worker=worker, lease_seconds=lease_seconds)
+    if fresh is not None:
+        return Claimed(fresh["fence"], fresh)
     query = Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds})
     rows = yield query
     if not rows:

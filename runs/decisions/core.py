@@ -24,10 +24,14 @@ Row = dict[str, Any]
 
 
 class Query(NamedTuple):
-    """One statement with named parameters."""
+    """One statement with named parameters.
+
+    is_alone: as a decision's first one it may be a transaction of its own: what it decides stands, whatever follows.
+    """
 
     sql: str
     params: Mapping[str, Any]
+    is_alone: bool = False
 
 
 class Bell(NamedTuple):

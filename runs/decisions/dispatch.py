@@ -11,7 +11,9 @@ from uuid import UUID
 from runs.conf import limits
 from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
 from runs.decisions.evidence import insert_evidence
+from runs.decisions.fresh import begin_fresh
 from runs.errors import RuleBroken
+from runs.frames import Origin
 from runs.ids import new_id, text_id
 from runs.states import OperationState, Status, StepState
 
@@ -90,16 +92,23 @@ def dispatch(
     message_id: UUID | None = None,
     label: str | None = None,
     shown: dict[str, Any] | None = None,
+    origin: Origin | None = None,
 ) -> Decision[Dispatched | Refused | InOperation]:
     """Record that a call begins, and give the right to begin it.
 
     Args: nonce: made by the worker before the transaction, so that after an unclear commit it can read whose
     permit it is; shown: the arguments as the events may show them (redacted); message_id: the text block that a
-    model call opens.
+    model call opens; origin: of the claim, which makes the usual call of a model or a read one statement.
     Races: a cancel, an end, a deadline, another claim or an unknown operation that committed first wins, and
     Refused says which; InOperation when the operation is in a state that must not be dispatched (RULES, dispatch).
     Raises: RuleBroken when the path was used for another call or has a result already.
     """
+    if operation is None and origin is not None:
+        step_id = new_id()
+        columns = {"id": step_id, "message": message_id} | {name: getattr(step, name) for name in step.__slots__}
+        facts = _facts(step, step_id, None, None, message_id, label, shown)
+        if (yield from begin_fresh(origin=origin, fence=fence, step=columns, facts=facts)):
+            return Dispatched(step_id, None)
     known = None
     adds = 1
     if operation is not None:

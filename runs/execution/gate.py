@@ -72,6 +72,7 @@ async def begin(
                 message_id=message_id,
                 label=label,
                 shown=shown,
+                origin=claim.origin,
             ),
             landed=landed,
         )

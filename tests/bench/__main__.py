@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke test: too few samples for any conclusion")
     parser.add_argument("rows", nargs="*", help=f"beginnings of row names, all if none: {', '.join(ROWS)}")
     options = parser.parse_args(argv)
-    chosen = [name for name in ROWS if not options.rows or name.startswith(tuple(options.rows))]
+    chosen = [name for name in ROWS if not options.rows or any(name.startswith(begun) for begun in options.rows)]
     if not chosen:
         parser.error(f"no such row; there are {', '.join(ROWS)}")
     with running_site(prepare()) as site, running_reference() as reference:
