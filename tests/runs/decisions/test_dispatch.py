@@ -48,19 +48,21 @@ def test_nothing_is_dispatched_after_a_cancel(owner, effect):
     assert not Operation.objects.filter(run=run).exists()
 
 
-def test_nothing_is_dispatched_by_a_lost_fence(owner):
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_nothing_is_dispatched_by_a_lost_fence(owner, effect):
     run = a_run(owner)
     old = a_claim(run)
     expire(run)
     a_claim(run, "worker-b")
-    assert try_dispatch(run, old) == dispatch.Refused("lost")
+    assert try_dispatch(run, old, effect=effect) == dispatch.Refused("lost")
 
 
-def test_nothing_is_dispatched_past_the_deadline(owner):
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_nothing_is_dispatched_past_the_deadline(owner, effect):
     run = a_run(owner)
     fence = a_claim(run)
     Run.objects.filter(pk=run.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
-    assert try_dispatch(run, fence) == dispatch.Refused("deadline")
+    assert try_dispatch(run, fence, effect=effect) == dispatch.Refused("deadline")
 
 
 def test_one_unknown_operation_stops_all_further_dispatches(owner):
