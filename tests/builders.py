@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 from runs.access import Actor
 from runs.database import decide
 from runs.decisions import claims, creation, dispatch, steps
+from runs.frames import Origin
 from runs.ids import new_id
 from runs.models import Membership, Role, Run, Tenant
 
@@ -72,6 +73,7 @@ def a_dispatch(
         dispatch.dispatch(
             run_id=run.pk, fence=fence, worker=worker, step=call, nonce=nonce, operation=operation,
             message_id=new_id() if kind == "model" else None,
+            origin=Origin(run.pk, run.attempt, run.stream_id),
         ),
         ring=silent,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from django.utils import timezone
 from runs.database import decide
 from runs.decisions import cancels, dispatch, endings, operations, steps
 from runs.errors import RuleBroken
+from runs.frames import Origin
 from runs.ids import new_id
 from runs.models import Event, Operation, Run
 from runs.states import CancelReason, OperationState, Status
@@ -21,7 +22,13 @@ def try_dispatch(run: Run, fence: int, *, path: str = "1", key: str = "k", effec
     operation = dispatch.OperationCall(key, False, True, 0.0) if effect != "read" else None
     return decide(
         dispatch.dispatch(
-            run_id=run.pk, fence=fence, worker="worker-a", step=call, nonce=new_id(), operation=operation
+            run_id=run.pk,
+            fence=fence,
+            worker="worker-a",
+            step=call,
+            nonce=new_id(),
+            operation=operation,
+            origin=Origin(run.pk, run.attempt, run.stream_id),
         ),
         ring=silent,
     )
