@@ -15,6 +15,9 @@ from zope.interface import implementer
 
 HIGH_WATER_BYTES = 64 * 1024
 PEER_TIMEOUT_MS = 20_000  # bytes of a stream that the peer's kernel has not acknowledged for so long: it is gone
+# From our close frame to the client's. Autobahn's one second cut readers that were still busy with what the kernel held
+# for them, and threw the rest away (seen with 100 followers at full speed).
+CLOSE_SECONDS = 10.0
 CONNECTION = "outlive.connection"  # where an app finds the Connection in its scope's extensions
 _WAITING = frozenset({"websocket.send", "http.response.body"})
 
@@ -74,6 +77,7 @@ class FlowServer(Server):  # type: ignore[misc]
             transport.bufferSize = HIGH_WATER_BYTES
             scope.setdefault("extensions", {})[CONNECTION] = Connection(transport)
         if is_socket:
+            protocol.closeHandshakeTimeout = CLOSE_SECONDS
             transport.unregisterProducer()  # the HTTPChannel of the upgrade request is still registered there
             transport.registerProducer(flow, True)
         else:

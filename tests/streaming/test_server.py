@@ -80,6 +80,26 @@ def test_readers_that_never_read_are_sent_away_and_slow_nobody(site: Site, run: 
         raw.close()
 
 
+def test_a_reader_that_is_behind_at_the_end_of_a_run_is_not_cut_before_it_has_read_it(
+    site: Site, run: Run, owner: Actor
+) -> None:
+    """All is written and the close announced, but the kernel still holds most of it."""
+    emit(run, *deltas(3, pad=100_000))
+    end(run)
+    path = f"/ws/v1/runs/{text_id('run', run.pk)}/"
+    with contextlib.closing(open_raw(site, path, token_of(owner), upgrade=True)) as raw:
+        patience_ends = time.monotonic() + 2.5
+        while time.monotonic() < patience_ends:
+            assert not is_cut(raw)
+            select.select([], [], [], 0.05)
+        raw.settimeout(10)
+        tail = b""
+        while b"\x88\x02\x03\xe8" not in tail:  # a close frame with the code 1000
+            got = raw.recv(65536)
+            assert got, "the end came without a close"
+            tail = tail[-4:] + got
+
+
 def test_a_connection_that_is_cut_anywhere_resumes_exactly(site: Site, run: Run, owner: Actor) -> None:
     token = token_of(owner)
     stop = threading.Event()
