@@ -133,7 +133,8 @@ def show_result(view: View) -> tuple[str, str]:
             text, rest = result[name], {k: v for k, v in result.items() if k != name}
     final = [m["text"] for m in view["messages"] if m["state"] == "final"]
     is_shown = bool(final) and final[-1].strip() == text.strip()
-    return "" if is_shown else text, pretty(rest or None)
+    # Where the text is on the page already, a card with the rest alone would be noise; "Raw JSON" has it.
+    return ("", "") if is_shown and text else (text, pretty(rest or None))
 
 
 def verifying_text(view: View) -> str:

@@ -106,8 +106,12 @@ def _help(kind: str, part: Schema) -> str:
 
 def shown(kind: str, value: Any) -> Any:
     """Give a value as its field shows it."""
-    if kind in ("choices", "documents"):
+    if kind == "choices":
+        return [json.dumps(v) for v in value] if isinstance(value, list) else []
+    if kind == "documents":
         return [str(v) for v in value] if isinstance(value, list) else []
+    if kind == "choice":
+        return json.dumps(value) if value is not None else ""
     if kind == "boolean":
         return value is True
     if kind == "list":
@@ -152,7 +156,8 @@ def fill(fields: list[FormField], posted: Posted) -> Filled:
         kept = raw == "true" or raw == "on" if one.kind == "boolean" else raw
         error = ""
         try:
-            if one.kind == "boolean" or raw or one.is_required:
+            # No box ticked is an answer where boxes were ticked before; no document picked means the default.
+            if one.kind in ("boolean", "choices") or raw or one.is_required:
                 values[one.name] = _read(one, raw)
         except Wrong as wrong:
             error = str(wrong)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 PLACES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+expect.set_options(timeout=15_000)  # a loaded machine is slow, not wrong
 HOW = "no Chromium found: `apt-get install chromium`, or set CHROMIUM to the path of one"
 
 

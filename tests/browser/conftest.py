@@ -19,7 +19,7 @@ from playwright.sync_api import Browser
 
 from runs.access import Actor
 from tests.browser.chromium import Visitor, new_visitor, running_browser
-from tests.stack import ROOT, free_port, wait_until
+from tests.stack import ROOT, LiveStack, free_port, live_stack, wait_until
 
 # Playwright's own loop runs in this thread, and Django takes any running loop for async code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -77,6 +77,13 @@ def english() -> Iterator[None]:
     """A request leaves its language active in the thread; no test may see that of another."""
     with translation.override("en"):
         yield
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
+    """The whole installation, as `make up` starts it."""
+    with live_stack(tmp_path_factory.mktemp("outlive")) as running:
+        yield running
 
 
 type SignIn = Callable[..., Visitor]

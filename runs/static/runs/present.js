@@ -77,7 +77,7 @@ export function showResult(view) {
   }
   const last = view.messages.findLast((m) => m.state === "final");
   const isShown = last !== undefined && last.text.trim() === text.trim();
-  return [isShown ? "" : text, isEmpty(rest) && typeof rest !== "number" ? "" : pretty(rest)];
+  return isShown && text ? ["", ""] : [text, isEmpty(rest) ? "" : pretty(rest)];
 }
 
 function oneLine(value) {

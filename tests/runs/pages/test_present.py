@@ -76,6 +76,7 @@ def test_a_result_is_its_main_text_and_the_rest(result, shown):
 def test_a_result_that_is_the_last_answer_is_not_said_twice():
     view = empty_view() | {"result": "same ", "messages": [{"text": " same", "state": "final"}]}
     assert present.show_result(view) == ("", "")
+    assert present.show_result(view | {"result": {"answer": "same", "n": 1}}) == ("", "")
 
 
 def test_the_receipt_survives_entries_of_any_shape():

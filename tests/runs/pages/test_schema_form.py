@@ -85,6 +85,14 @@ def test_choices_keep_their_type():
     assert not fill(field, QueryDict("value=2")).is_good
 
 
+def test_choices_that_are_ticked_by_default_are_shown_so_and_can_all_be_unticked():
+    part = {"type": "array", "items": {"enum": ["a", "b"]}, "default": ["a"]}
+    fields = fields_of({"type": "object", "properties": {"tools": part}}, prefix="")
+    assert fields[0].value == ['"a"']
+    assert fill(fields, QueryDict("")).values == {"tools": []}
+    assert fill(fields, QueryDict("tools=%22b%22")).values == {"tools": ["b"]}
+
+
 def test_what_was_typed_is_kept_next_to_what_is_wrong():
     filled = fill(fields_of({"type": "integer"}, prefix=""), QueryDict("value=seven"))
     assert (filled.fields[0].value, filled.fields[0].error) == ("seven", "Write a whole number.")

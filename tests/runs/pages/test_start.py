@@ -26,6 +26,11 @@ def test_the_form_is_made_from_the_agents_input_model(as_owner):
     assert 'value="EUR"' in page
 
 
+def test_what_is_chosen_by_default_is_ticked(as_owner):
+    page = as_owner.get("/runs/new/?agent=assistant").content.decode()
+    assert re.search(r'value="&quot;search_documents&quot;" checked', page)
+
+
 def test_every_listed_agent_has_a_form(as_owner):
     page = as_owner.get("/runs/new/").content.decode()
     for name in re.findall(r'href="\?agent=([a-z]+)"', page):
