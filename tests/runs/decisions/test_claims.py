@@ -101,6 +101,7 @@ def test_a_batch_sent_twice_is_stored_once_and_answered_alike(owner):
     assert first == again
     seqs = list(Event.objects.filter(stream_id=run.stream_id).order_by("seq").values_list("seq", flat=True))
     assert seqs == list(range(1, len(seqs) + 1))
+    assert types_of(run).count("text.delta") == 2
 
 
 def test_a_batch_number_that_does_not_follow_is_not_stored(owner):
