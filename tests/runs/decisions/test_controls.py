@@ -2,10 +2,13 @@
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
+from runs.conf import limits
 from runs.database import decide
 from runs.decisions import cancels, controls
+from runs.ids import new_id
 from runs.models import ControlConnection, Run
 from runs.states import CancelReason
 from tests.builders import a_run, silent
@@ -100,3 +103,44 @@ def test_a_connection_that_had_lapsed_is_closed_by_the_end_of_its_run(owner):
     assert decide(controls.renew_presence(connection_id=attached.connection_id), ring=silent) is False
     run.refresh_from_db()
     assert run.control_count == 0
+
+
+def test_connections_are_numbered_within_their_run_and_live_for_their_presence(owner):
+    run, other = a_run(owner), a_run(owner)
+    assert [attach(one, owner).generation for one in (run, run, other)] == [1, 2, 1]
+    left = ControlConnection.objects.first().presence_until - timezone.now()
+    assert timedelta(0) < left <= timedelta(seconds=limits().presence_seconds)
+    assert dict(Run.objects.values_list("pk", "control_count")) == {run.pk: 2, other.pk: 1}
+
+
+def test_a_sign_of_life_prolongs_the_presence_and_counts_nobody_twice(owner):
+    run = a_run(owner)
+    attached = attach(run, owner)
+    ControlConnection.objects.update(presence_until=timezone.now())
+    assert decide(controls.renew_presence(connection_id=attached.connection_id), ring=silent) is True
+    assert ControlConnection.objects.get().presence_until > timezone.now() + timedelta(seconds=1)
+    assert Run.objects.get(pk=run.pk).control_count == 1
+
+
+def test_a_connection_lapses_once_and_its_detach_counts_nobody_again(owner):
+    run = a_run(owner, on_disconnect="grace", grace_seconds=5.0)
+    first, _ = attach(run, owner), attach(run, owner)
+    ControlConnection.objects.filter(pk=first.connection_id).update(presence_until=timezone.now())
+    assert decide(controls.lapse(connection_id=first.connection_id), ring=silent) is True
+    assert decide(controls.lapse(connection_id=first.connection_id), ring=silent) is False
+    assert decide(controls.detach(connection_id=first.connection_id), ring=silent) is True
+    run.refresh_from_db()
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+    assert ControlConnection.objects.get(pk=first.connection_id).closed_at is not None
+
+
+def test_the_grace_counts_from_the_loss(owner):
+    run = a_run(owner, on_disconnect="grace", grace_seconds=300.0)
+    decide(controls.detach(connection_id=attach(run, owner).connection_id), ring=silent)
+    left = Run.objects.get(pk=run.pk).grace_expires_at - timezone.now()
+    assert timedelta(seconds=280) < left <= timedelta(seconds=300)
+
+
+@pytest.mark.parametrize("act", [controls.renew_presence, controls.detach, controls.lapse])
+def test_a_connection_that_never_was_is_no_error(db, act):
+    assert decide(act(connection_id=new_id()), ring=silent) is False
