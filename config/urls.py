@@ -1,7 +1,9 @@
 """Which part answers which address."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 
 from runs.api.build import api
 from runs.api.health import healthz, readyz
@@ -13,6 +15,7 @@ __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"
 api.add_router("", streaming_router)
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("favicon.ico", RedirectView.as_view(url=static("runs/mark.svg"))),  # the admin names no icon of its own
     path("healthz", healthz),
     path("readyz", readyz),
     path("api/v1/", api.urls),
