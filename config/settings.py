@@ -77,6 +77,9 @@ if env.bool("OUTLIVE_DB_POOL", False):
     # A thread per request would mean a connection per request. Only in the web process: a pool does not
     # survive a fork.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5}
+else:
+    # A supervisor looks twice a second; a new connection each time cost more than its looking.
+    DATABASES["default"] |= {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CHANNEL_LAYERS = {

@@ -7,6 +7,7 @@ every reader `closing` with a code that means "come back", lets requests finish,
 import argparse
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -133,6 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "answer"))
     server = OutliveServer(application, hubs=hubs, host=chosen.host, port=chosen.port)
     reactor.callWhenRunning(_warm_up, hubs)
+    gc.freeze()  # what was loaded until here stays: no full collection has to walk through it
     server.run()
     return server.exit_code
 

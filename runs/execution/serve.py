@@ -1,5 +1,6 @@
 """Put a worker process together: failpoints, agents, the loop with its context, RQ's side."""
 
+import gc
 import logging
 import os
 from functools import partial
@@ -40,6 +41,7 @@ def serve(*, queue_name: str, suffix: str | None) -> None:
     carry_with(loop.carry)
     queue = django_rq.get_queue(queue_name)
     worker = RunWorker([queue], name=name, connection=queue.connection)
+    gc.freeze()  # what was loaded until here stays: no full collection has to walk through it
     logger.info("worker.ready", extra={"worker": name})
     worker.run_until_stopped(loop)
     loop.close()

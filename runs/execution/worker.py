@@ -32,6 +32,7 @@ HEARTBEAT_SECONDS = 30.0
 SHORTEST_HEARTBEAT_SECONDS = 1.0
 # RQ's records of a job take longer than a claim, and one interpreter lock is shared: first the run, then its books.
 BOOKS_MAY_WAIT_SECONDS = 0.1
+LOOP_GOES_FIRST_SECONDS = 0.002  # until the claim is sent, RQ's own loop would compete with it as well
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -129,6 +130,8 @@ class RunWorker(SimpleWorker):
         """Begin the run; a thread keeps the job's books and waits for it."""
         try:
             begun = self._begin(job)
+            if begun is not None:
+                wait([begun], timeout=LOOP_GOES_FIRST_SECONDS)
             self._threads.submit(self._perform, job, queue, begun)
         except BaseException:
             self._slots.release()
