@@ -60,6 +60,7 @@ class Deaths:
     def __init__(self, pids: Iterable[int]) -> None:
         self._loop = asyncio.get_running_loop()
         self._fds = {os.pidfd_open(pid) for pid in pids}
+        assert self._fds  # a command runs, so its processes must be found
         self.last_at = 0.0
         self.all_gone: asyncio.Future[None] = self._loop.create_future()
         for fd in self._fds:

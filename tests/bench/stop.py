@@ -1,16 +1,17 @@
 """Row c: from a stop to `run.cancelled`, which must never come before the death of what ran."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from tests.bench.bench import Bench
-from tests.bench.client import Http
+from tests.bench.client import Http, Subscription
 from tests.bench.figures import Figure, median_points, points
 from tests.bench.log import Log
 from tests.bench.probe import Deaths, kill_to_wait_seconds, tree_of, until
-from tests.bench.runs import TERMINAL, Run, ended
+from tests.bench.runs import API, TERMINAL, Run, ended
 
 MUST_ABOVE_FLOOR_MS = {"p50": 3.0, "p99": 10.0}
 MUST_ABOVE_GRACE_MS = {"p99": 25.0}
@@ -146,35 +147,50 @@ async def of_trees(bench: Bench) -> AsyncIterator[Figure]:
     """Commands that ignore TERM, alone and with grandchildren in sessions of their own: dead after the grace."""
     for tool in ("stubborn", "setsid", "stubborn_setsid"):
         grace = GRACE_SECONDS if "stubborn" in tool else 0.0
-        runs = [(await bench.client.create(n=0, tool=tool), Log(watch=TERMINAL)) for _ in range(bench.scale.trees)]
-        found = await asyncio.gather(
-            *(_stop_tree(bench, run, log, STAGGER_SECONDS * i) for i, (run, log) in enumerate(runs))
-        )
-        over = [died - grace for died, _ in found]
+        logs = [Log(watch=TERMINAL) for _ in range(bench.scale.trees)]
+        async with contextlib.AsyncExitStack() as stack:
+            trees = [await stack.enter_async_context(_running_tree(bench, tool, log)) for log in logs]
+            await asyncio.sleep(1.0)  # the start of the last one disturbs no stop
+            found = await asyncio.gather(*(tree.stop(bench, STAGGER_SECONDS * i) for i, tree in enumerate(trees)))
         told = [seconds for _, seconds in found]
         yield Figure(
             row=f"c.{tool}",
             what=f"Stop -> the whole tree dead, beyond the grace of {grace:.0f} s",
             unit="ms",
-            ours=points(over),
+            ours=points([died - grace for died, _ in found]),
             must=MUST_ABOVE_GRACE_MS,
             baseline=points(kill_to_wait_seconds(bench.scale.trees)),
             baseline_is="kill -> waitpid here",
-            samples=len(over),
-            is_exact=min(told) >= 0 and not any(log.problems or "run.cancelled" not in log.arrivals for _, log in runs),
+            samples=len(found),
+            is_exact=min(told) >= 0 and not any(log.problems or "run.cancelled" not in log.arrivals for log in logs),
             more={"after_death": points(told), "told_before_death": sum(seconds < 0 for seconds in told)},
         )
 
 
-async def _stop_tree(bench: Bench, run: Run, log: Log, wait_seconds: float) -> tuple[float, float]:
-    """Give the seconds from the stop to the last death, and from there to the follower's run.cancelled."""
-    http = Http(bench.client.address)
+@dataclass
+class Tree:
+    """A running command with all its descendants, and who follows its run."""
+
+    run: Run
+    log: Log
+    follower: Subscription
+    deaths: Deaths
+
+    async def stop(self, bench: Bench, wait_seconds: float) -> tuple[float, float]:
+        """Give the seconds from the stop to the last death, and from there to the follower's run.cancelled."""
+        http = Http(bench.client.address)
+        await asyncio.sleep(wait_seconds)
+        began = time.time()
+        await http.call("POST", f"{API}/{self.run.id}/cancel", {})
+        await ended(self.follower)
+        http.close()
+        return self.deaths.last_at - began, self.log.arrivals["run.cancelled"] - self.deaths.last_at
+
+
+@contextlib.asynccontextmanager
+async def _running_tree(bench: Bench, tool: str, log: Log) -> AsyncIterator[Tree]:
+    run = await bench.client.create(n=0, tool=tool)
     async with bench.client.following(run, log) as follower:
         await until(lambda: run.probe.child, 60, "the command to run")
-        await asyncio.sleep(SETTLE_SECONDS + wait_seconds)
-        deaths = Deaths(tree_of(run.id))
-        began = time.time()
-        await http.call("POST", f"/api/v1/runs/{run.id}/cancel", {})
-        await ended(follower)
-    http.close()
-    return deaths.last_at - began, log.arrivals["run.cancelled"] - deaths.last_at
+        await asyncio.sleep(SETTLE_SECONDS)  # it is about to become `sleep`, and has no environment to find meanwhile
+        yield Tree(run, log, follower, Deaths(tree_of(run.id)))
