@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from runs.database import decide
 from runs.decisions import cancels, claims, controls, dispatch, endings, steps
+from runs.frames import Origin
 from runs.ids import new_id
 from runs.models import Operation, Run
 from runs.states import CancelReason, Status
@@ -22,12 +23,15 @@ def a_stop(run: Run, reason: CancelReason = CancelReason.USER, **more: Any) -> A
     return cancels.request_cancel(run_id=run.pk, reason=reason, **more)
 
 
-def a_call(run: Run, fence: int, effect: str) -> Any:
+def a_call(run: Run, fence: int, way: str) -> Any:
+    """Ways: a write; a read in a transaction of several statements; a read in the one statement of the usual case."""
+    effect = "write" if way == "write" else "read"
     step = dispatch.StepCall("1", "tool", "create_invoice", {}, "d" * 64, effect)
-    operation = None if effect == "read" else dispatch.OperationCall("k", False, True, 0.0)
+    operation = dispatch.OperationCall("k", False, True, 0.0) if way == "write" else None
     return dispatch.dispatch(
-        run_id=run.pk, fence=fence, worker="worker-a", step=step, nonce=new_id(), operation=operation
-    )
+        run_id=run.pk, fence=fence, worker="worker-a", step=step, nonce=new_id(), operation=operation,
+        origin=Origin(run.pk, run.attempt, run.stream_id) if way == "fresh read" else None,
+    )  # fmt: skip
 
 
 def a_receipt(run: Run, fence: int, sent: Sent) -> Any:
@@ -35,18 +39,18 @@ def a_receipt(run: Run, fence: int, sent: Sent) -> Any:
     return steps.finish_step(run_id=run.pk, fence=fence, step_id=sent.step_id, state="finished", outcome=outcome)
 
 
-@pytest.mark.parametrize("effect", ["read", "write"])
-def test_a_dispatch_that_waits_behind_a_stop_is_refused(owner, effect):
+@pytest.mark.parametrize("way", ["write", "read", "fresh read"])
+def test_a_dispatch_that_waits_behind_a_stop_is_refused(owner, way):
     """Stop and dispatch: the dispatch has sent its first statement, on the row as it was before the stop's commit."""
     run = a_run(owner)
     fence = a_claim(run)
-    _, refused = race(a_stop(run), a_call(run, fence, effect))
+    _, refused = race(a_stop(run), a_call(run, fence, way))
     assert refused == dispatch.Refused("cancel")
     assert check(run.pk).open_ops == 0
 
 
-@pytest.mark.parametrize("effect", ["read", "write"])
-def test_a_stop_that_waits_behind_a_dispatch_names_it(owner, effect):
+@pytest.mark.parametrize("way", ["write", "read", "fresh read"])
+def test_a_stop_that_waits_behind_a_dispatch_names_it(owner, way):
     """Dispatch and stop: the stop has sent its first statement before the dispatch committed.
 
     The lease has passed, so the stop would have ended the run at once had it judged what it saw (RULES H2).
@@ -54,7 +58,7 @@ def test_a_stop_that_waits_behind_a_dispatch_names_it(owner, effect):
     run = a_run(owner)
     fence = a_claim(run)
     Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
-    sent, answer = race(a_call(run, fence, effect), a_stop(run))
+    sent, answer = race(a_call(run, fence, way), a_stop(run))
     assert isinstance(sent, dispatch.Dispatched)
     assert [e["outcome"] for e in answer.effects] == ["pending"]
     assert check(run.pk).status == Status.CANCEL_REQUESTED
@@ -76,6 +80,22 @@ def test_a_stop_that_waits_behind_a_finish_is_too_late(owner):
     _, answer = race(finish, a_stop(run))
     assert (answer.is_first, answer.too_late) == (False, True)
     assert check(run.pk).status == Status.COMPLETED
+
+
+def test_a_first_claim_that_waits_behind_a_stop_gets_nothing(owner):
+    """Stop and the first claim of a queued run, whose one statement was sent before the stop's commit."""
+    run = a_run(owner)
+    _, claimed = race(a_stop(run), claims.claim(run_id=run.pk, worker="worker-a", lease_seconds=60.0))
+    assert claimed == claims.NotClaimable("cancelled")
+    assert check(run.pk).lease_owner is None
+
+
+def test_a_stop_that_waits_behind_a_first_claim_leaves_the_end_to_its_holder(owner):
+    """The first claim and a stop, which has read the run as queued and free before the claim's commit."""
+    run = a_run(owner)
+    _, answer = race(claims.claim(run_id=run.pk, worker="worker-a", lease_seconds=60.0), a_stop(run))
+    assert answer.is_first
+    assert check(run.pk).status == Status.CANCEL_REQUESTED
 
 
 def test_of_two_stops_one_is_the_first(owner):

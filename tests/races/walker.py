@@ -9,7 +9,7 @@ from django.utils import timezone
 from runs.database import decide
 from runs.decisions import append, cancels, claims, controls, dispatch, endings, operations, steps, timers, waiting
 from runs.errors import RuleBroken
-from runs.frames import Draft
+from runs.frames import Draft, Origin
 from runs.ids import new_id
 from runs.models import ControlConnection, Operation, Question, Run, Step
 from runs.states import CancelReason, Status
@@ -127,6 +127,7 @@ class Walker:
             dispatch.dispatch(
                 **self._ids(), worker=self.random.choice(WORKERS), step=step, nonce=new_id(), operation=operation,
                 message_id=new_id() if kind == "model" else None,
+                origin=self.random.choice([None, Origin(self.run.pk, self.run.attempt, self.run.stream_id)]),
             )
         )  # fmt: skip
 

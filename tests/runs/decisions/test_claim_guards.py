@@ -8,6 +8,7 @@ from django.utils import timezone
 from runs import frames
 from runs.database import decide
 from runs.decisions import append, cancels, claims, endings, steps
+from runs.decisions.evidence import insert_evidence
 from runs.models import Event, Evidence, Operation, OutboxRow, Run, Step
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
@@ -53,10 +54,28 @@ def test_a_new_claim_does_not_take_the_first_batch_for_a_repeat(owner):
     assert (run.last_batch, run.last_batch_seq) == (0, 0)
 
 
-def test_a_claim_leaves_the_wishes_of_other_runs(owner):
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_claim_takes_its_own_run_and_wish_alone(owner, is_first):
     run, other = a_run(owner), a_run(owner)
+    if not is_first:
+        decide(claims.release(run_id=run.pk, fence=a_claim(run)), ring=silent)
     a_claim(run)
-    assert OutboxRow.objects.filter(run=other).exists()
+    other.refresh_from_db()
+    assert (other.status, other.lease_owner) == (Status.QUEUED, None)
+    assert list(OutboxRow.objects.values_list("run_id", flat=True)) == [other.pk]
+
+
+def test_the_events_of_two_runs_in_one_append_stay_apart(owner):
+    first, second = a_run(owner), a_run(owner)
+    fences = {run: a_claim(run) for run in (first, second)}
+    batches = [
+        append.Batch(run.pk, fences[run], 1, [frames.Draft("text.delta", f'{{"of":{n},"i":{i}}}') for i in range(3)])
+        for n, run in enumerate((first, second))
+    ]
+    stored = decide(append.append_many(batches), ring=silent)
+    for n, run in enumerate((first, second)):
+        rows = Event.objects.filter(stream_id=run.stream_id, seq__gte=stored[run.pk]).order_by("seq")
+        assert [row.data for row in rows] == [f'{{"of":{n},"i":{i}}}' for i in range(3)]
 
 
 def test_a_claim_has_the_lease_that_it_asked_for_and_keeps_the_first_start(owner):
@@ -191,6 +210,14 @@ def test_the_end_of_a_worker_is_noted_once_on_its_own_open_operations(owner):
     assert {o.pk for o in Operation.objects.all() if o.version != versions[o.pk]} == ids
 
 
+def test_only_a_try_that_was_sent_again_is_a_stray(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence, worker="v")
+    decide(insert_evidence(sent.operation_id, fence, "look_up", None, {"worker": "w"}), ring=silent)
+    assert decide(claims.mark_holder_gone(worker="w", proof={"exit": 0}), ring=silent) == 0
+
+
 def test_the_end_of_a_worker_says_nothing_of_the_strays_of_another(owner):
     run = a_run(owner)
     a_dispatch(run, a_claim(run, "lost-1"), key="k", effect="idempotent", worker="lost-1")
@@ -200,3 +227,16 @@ def test_the_end_of_a_worker_says_nothing_of_the_strays_of_another(owner):
     assert decide(claims.mark_holder_gone(worker="lost-2", proof={"exit": 0}), ring=silent) == 1
     assert list(Evidence.objects.filter(kind="exit").values_list("fence", flat=True)) == [2]
     assert decide(claims.mark_holder_gone(worker="lost-1", proof={"exit": 0}), ring=silent) == 1
+
+
+def test_a_stray_of_one_run_is_not_closed_by_the_exit_noted_in_another(owner):
+    """Fences are counted within a run, so two runs lost by one worker have the same one."""
+    runs = [a_run(owner), a_run(owner)]
+    for run in runs:
+        key = f"k-{run.pk}"
+        a_dispatch(run, a_claim(run, "lost"), key=key, effect="idempotent", worker="lost")
+        expire(run)
+        a_dispatch(run, a_claim(run, "worker-b"), key=key, effect="idempotent", worker="worker-b")
+    first = Operation.objects.filter(run=runs[0]).get()
+    decide(insert_evidence(first.pk, 1, "exit", None, {}), ring=silent)
+    assert decide(claims.mark_holder_gone(worker="lost", proof={"exit": 0}), ring=silent) == 1

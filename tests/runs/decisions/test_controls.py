@@ -11,7 +11,7 @@ from runs.decisions import cancels, controls
 from runs.ids import new_id
 from runs.models import ControlConnection, Run
 from runs.states import CancelReason
-from tests.builders import a_run, silent
+from tests.builders import a_claim, a_run, silent
 
 
 def attach(run, actor):
@@ -144,3 +144,12 @@ def test_the_grace_counts_from_the_loss(owner):
 @pytest.mark.parametrize("act", [controls.renew_presence, controls.detach, controls.lapse])
 def test_a_connection_that_never_was_is_no_error(db, act):
     assert decide(act(connection_id=new_id()), ring=silent) is False
+
+
+def test_a_held_run_that_is_stopping_gets_no_grace_when_its_page_goes(owner):
+    run = graced(owner)
+    attached = attach(run, owner)
+    a_claim(run)
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    assert detach(run, attached) is True
+    assert (run.control_count, run.grace_expires_at) == (0, None)
