@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from uuid import UUID
 
-from runs.decisions.core import Decision, Query, join_lines
+from runs.decisions.core import Decision, Query, told_params
 from runs.frames import Draft
 
 MAX_RUNS = 64
@@ -71,8 +71,7 @@ def append_many(batches: Sequence[Batch]) -> Decision[dict[UUID, int]]:
             "batches": [b.number for b in batches],
             "counts": counts,
             "befores": [0, *accumulate(counts[:-1])],
-            "types": "\n".join([d.type for d in drafts]),
-            "texts": join_lines([d.text for d in drafts]),
+            **told_params(drafts),
         },
     )
     return {row["id"]: row["first_seq"] for row in rows}

@@ -54,21 +54,24 @@ RUN_COLUMNS = """id, tenant_id, created_by_id, agent, version, status, attempt, 
     lease_owner, open_ops, unknown_ops, wakes, waiting_for, wake_at, deadline_at, terminal_at, cancel_id,
     cancel_reason, cancel_requested_at, stop_deadline_at, has_result, on_disconnect, grace_seconds,
     grace_expires_at, control_count"""
-LOCK_RUN = f"""select {RUN_COLUMNS}, clock_timestamp() as now,
+SEE_RUN = f"""select {RUN_COLUMNS}, clock_timestamp() as now,
     lease_until is not null and lease_until >= clock_timestamp() as has_live_lease
-    from runs_run where id = %(run)s for no key update"""
+    from runs_run where id = %(run)s"""
+LOCK_RUN = SEE_RUN + " for no key update"
 
-RECORD = """
+# Stores the lines of `told_params` after `base` in the stream of the row that the statement calls {row}.
+TOLD = """
+  insert into runs_event (stream_id, seq, type, data)
+  select stream_id, base + e.k, e.type, {data}
+  from {row}, unnest(string_to_array(%(types)s::text, E'\\n'), string_to_array(%(texts)s::text, E'\\n'))
+    with ordinality e(type, data, k)"""
+RECORD = f"""
 with bump as (
   update runs_run set last_seq = last_seq + %(n)s, version = version + 1 where id = %(run)s
-  returning stream_id, last_seq - %(n)s as base, version
-), ins as (
-  insert into runs_event (stream_id, seq, type, data)
-  select b.stream_id, b.base + e.k, e.type, e.data
-  from bump b, unnest(string_to_array(%(types)s::text, E'\\n'), string_to_array(%(texts)s::text, E'\\n'))
-    with ordinality e(type, data, k)
+  returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
+), told as ({TOLD.format(row="bump", data="e.data")}
 )
-select base, version from bump"""
+select * from bump"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +89,57 @@ def lock_run(run_id: UUID) -> Decision[Row | None]:
     return rows[0] if rows else None
 
 
+def see_run(run_id: UUID) -> Decision[Row | None]:
+    """Read the same without a lock. What is decided by it must be written with `version` as its guard.
+
+    Every decision adds 1 to a run's version, so at the same version everything that was read still holds. It saves
+    the transaction around the usual case: the round trips of its lock, its begin and its commit.
+    """
+    rows = yield Query(SEE_RUN, {"run": run_id}, is_alone=True)
+    return rows[0] if rows else None
+
+
+def alone[T](part: Decision[T]) -> Decision[T]:
+    """Let each statement of a part be a transaction of its own, where no other has begun."""
+    try:
+        item = next(part)
+        while True:
+            rows = yield (item._replace(is_alone=True) if isinstance(item, Query) else item)
+            item = part.send(rows)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
 def record(run: Row, facts: Sequence[Fact]) -> Decision[int]:
     """Store events in the run's current stream and ring its readers after the commit.
 
     `run` is a row of `lock_run` (its ids and `now` are used). Returns the seq of the first event.
     """
-    origin = frames.Origin(run["id"], run["attempt"], run["stream_id"])
-    drafts = [frames.draft(origin, f.type, f.data, at=run["now"], step_id=f.step_id) for f in facts]
-    rows = yield Query(
-        RECORD,
-        {"run": run["id"], "n": len(drafts), "types": "\n".join([d.type for d in drafts]),
-         "texts": join_lines([d.text for d in drafts])},
-    )  # fmt: skip
+    drafts = write(run, facts)
+    rows = yield Query(RECORD, {"run": run["id"], **told_params(drafts)})
+    yield from ring(rows[0], drafts)
     base: int = rows[0]["base"]
-    yield Bell(*frames.bell(run["stream_id"], base + 1, [d.text for d in drafts]))
-    yield Bell(*frames.tenant_bell(run["tenant_id"], run["id"], rows[0]["version"]))
     return base + 1
 
 
-def join_lines(texts: Sequence[str]) -> str:
-    """Join stored frames as lines; a frame holds no newline (runs/frames.py)."""
-    joined = "\n".join(texts)
-    assert joined.count("\n") == len(texts) - 1  # else events would land in rows of others
-    return joined
+def write(run: Row, facts: Sequence[Fact]) -> list[frames.Draft]:
+    """Write facts as events of the run's current stream, at the time of the row."""
+    origin = frames.Origin(run["id"], run["attempt"], run["stream_id"])
+    return [frames.draft(origin, f.type, f.data, at=run["now"], step_id=f.step_id) for f in facts]
+
+
+def told_params(drafts: Sequence[frames.Draft]) -> dict[str, Any]:
+    """Give the parameters of TOLD: one line for each event, for a frame holds no newline (runs/frames.py)."""
+    texts = "\n".join([d.text for d in drafts])
+    assert texts.count("\n") == len(drafts) - 1  # else events would land in rows of others
+    return {"n": len(drafts), "types": "\n".join([d.type for d in drafts]), "texts": texts}
+
+
+def ring(told: Row, drafts: Sequence[frames.Draft]) -> Decision[None]:
+    """Ring the readers of a run after the commit. told: id, tenant_id, stream_id, base and version of its row."""
+    yield Bell(*frames.bell(told["stream_id"], told["base"] + 1, [d.text for d in drafts]))
+    yield Bell(*frames.tenant_bell(told["tenant_id"], told["id"], told["version"]))
 
 
 def ask_for_worker(run_id: UUID) -> Decision[None]:

@@ -12,15 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from runs import frames
-from runs.decisions.core import RUN_COLUMNS, Bell, Decision, Fact, Query, Row, join_lines, jsonb
+from runs.decisions.core import RUN_COLUMNS, TOLD, Decision, Fact, Query, Row, jsonb, ring, told_params
+from runs.frames import Draft, Origin, draft
 from runs.ids import text_id
-
-EVENTS = """
-  insert into runs_event (stream_id, seq, type, data)
-  select stream_id, base + e.k, e.type, {data}
-  from {row}, unnest(string_to_array(%(types)s::text, E'\\n'), string_to_array(%(texts)s::text, E'\\n'))
-    with ordinality e(type, data, k)"""
 
 STREAM_TEXT = "'st_' || replace(stream_id::text, '-', '')"
 NO_STREAM = UUID(int=0)  # stands in the texts until the row says which stream it is
@@ -33,7 +27,7 @@ with taken as (
   returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
     extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
     extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds, last_seq - %(n)s as base
-), told as ({EVENTS.format(row="taken", data=f"replace(e.data, %(no_stream)s, {STREAM_TEXT})")}
+), told as ({TOLD.format(row="taken", data=f"replace(e.data, %(no_stream)s, {STREAM_TEXT})")}
 ), cleared as (
   delete from runs_outboxrow where run_id in (select id from taken)
 )
@@ -45,13 +39,13 @@ with gate as (
   where id = %(run)s and fence = %(fence)s and status = 'running' and stream_id = %(stream)s
     and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0
     and not exists (select 1 from runs_step s where s.stream_id = %(stream)s and s.path = %(path)s)
-  returning tenant_id, stream_id, last_seq - %(n)s as base, version
+  returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
 ), step as (
   insert into runs_step (id, run_id, stream_id, path, kind, name, effect, arguments, digest, state, fence, message_id,
     started_at)
-  select %(id)s::uuid, %(run)s::uuid, stream_id, %(path)s, %(kind)s, %(name)s, %(effect)s, %(arguments)s::jsonb,
+  select %(id)s::uuid, gate.id, stream_id, %(path)s, %(kind)s, %(name)s, %(effect)s, %(arguments)s::jsonb,
     %(digest)s, 'open', %(fence)s::int8, %(message)s::uuid, clock_timestamp() from gate
-), told as ({EVENTS.format(row="gate", data="e.data")}
+), told as ({TOLD.format(row="gate", data="e.data")}
 )
 select * from gate"""
 
@@ -59,18 +53,19 @@ select * from gate"""
 def claim_fresh(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Row | None]:
     """Take a run that nobody has claimed before; its row as `claims.claim` gives it. None: it is another case."""
     facts = [Fact("claim.started", {"fence": 1, "worker": worker}), Fact("run.started", {})]
-    drafts = _write(frames.Origin(run_id, 1, NO_STREAM), facts)
+    drafts = _write(Origin(run_id, 1, NO_STREAM), facts)
     no_stream = text_id("st", NO_STREAM)
     params = {"run": run_id, "worker": worker, "lease": lease_seconds, "no_stream": no_stream}
-    rows = yield Query(CLAIM, params | _lines(drafts), is_alone=True)
+    rows = yield Query(CLAIM, params | told_params(drafts), is_alone=True)
     if not rows:
         return None
     run = rows[0]
-    yield from _ring(run, run["id"], [d.text.replace(no_stream, text_id("st", run["stream_id"])) for d in drafts])
+    stream = text_id("st", run["stream_id"])
+    yield from ring(run, [Draft(d.type, d.text.replace(no_stream, stream)) for d in drafts])
     return run
 
 
-def begin_fresh(*, origin: frames.Origin, fence: int, step: dict[str, Any], facts: Sequence[Fact]) -> Decision[bool]:
+def begin_fresh(*, origin: Origin, fence: int, step: dict[str, Any], facts: Sequence[Fact]) -> Decision[bool]:
     """Record that a call without a ledger row begins. False: it must not, or it is another case.
 
     Args: step: the columns of its row that the caller decides; facts: what the stream says, by the worker's clock.
@@ -78,22 +73,12 @@ def begin_fresh(*, origin: frames.Origin, fence: int, step: dict[str, Any], fact
     drafts = _write(origin, facts)
     params = step | {"run": origin.run_id, "stream": origin.stream_id, "fence": fence}
     params["arguments"] = jsonb(step["arguments"])
-    rows = yield Query(BEGIN, params | _lines(drafts), is_alone=True)
+    rows = yield Query(BEGIN, params | told_params(drafts), is_alone=True)
     if rows:
-        yield from _ring(rows[0], origin.run_id, [d.text for d in drafts])
+        yield from ring(rows[0], drafts)
     return bool(rows)
 
 
-def _write(origin: frames.Origin, facts: Sequence[Fact]) -> list[frames.Draft]:
+def _write(origin: Origin, facts: Sequence[Fact]) -> list[Draft]:
     now = datetime.now(UTC)
-    return [frames.draft(origin, f.type, f.data, at=now, step_id=f.step_id) for f in facts]
-
-
-def _lines(drafts: Sequence[frames.Draft]) -> dict[str, Any]:
-    texts = join_lines([d.text for d in drafts])
-    return {"n": len(drafts), "types": "\n".join([d.type for d in drafts]), "texts": texts}
-
-
-def _ring(row: Row, run_id: UUID, texts: Sequence[str]) -> Decision[None]:
-    yield Bell(*frames.bell(row["stream_id"], row["base"] + 1, texts))
-    yield Bell(*frames.tenant_bell(row["tenant_id"], run_id, row["version"]))
+    return [draft(origin, f.type, f.data, at=now, step_id=f.step_id) for f in facts]
