@@ -8,9 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.core import (
+    RUN_COLUMNS,
+    TOLD,
+    Decision,
+    Fact,
+    Query,
+    Row,
+    alone,
+    jsonb,
+    lock_run,
+    ring,
+    see_run,
+    told_params,
+    write,
+)
 from runs.decisions.effects import list_effects
-from runs.decisions.steps_closing import close_steps
+from runs.decisions.steps_closing import OPEN_STEPS, close_steps
+from runs.frames import Draft
 from runs.ids import text_id
 from runs.states import TERMINAL_EVENT, OperationState, Status
 
@@ -67,25 +82,15 @@ def finish_run(
     Races: a cancel that committed first wins (NotEnded("cancel")): the caller then ends the cancel.
     """
     assert status in (Status.COMPLETED, Status.FAILED)
+    data = {"result": result} if status == Status.COMPLETED else {"code": error_code, "message": error_message}
+    run = yield from see_run(run_id)
+    if run is not None and (ended := (yield from _end_as_seen(run, fence, status, data, FINISH_GUARD))) is not None:
+        return ended
     run = yield from lock_run(run_id)
     taken = yield from _take(FINISH_GUARD, {"run": run_id, "fence": fence})
     if run is None or taken is None:
         return NotEnded(_why_not(run, fence))
-    has_result = status == Status.COMPLETED
-    if has_result:
-        yield Query(
-            "update runs_run set has_result = true, result = %(result)s where id = %(run)s",
-            {"run": run_id, "result": jsonb(result)},
-        )
-        data: dict[str, Any] = {"result": result}
-    else:
-        data = {"code": error_code, "message": error_message}
-        yield Query(
-            "update runs_run set error_code = %(code)s, error_message = %(message)s where id = %(run)s",
-            {"run": run_id, **jsonless(data)},
-        )
-    yield from end(run, status, data, reason="error")
-    return Ended(status)
+    return (yield from end(run, status, data, reason="error"))
 
 
 def jsonless(data: dict[str, Any]) -> dict[str, Any]:
@@ -122,13 +127,26 @@ def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | No
     lease is live or the stop deadline has passed. A holder that was quick has not noted yet that it saw the request:
     that is done here.
     """
+    if fence is not None:
+        run = yield from see_run(run_id)
+        if run is not None and not run["unknown_ops"]:
+            data = {"reason": run["cancel_reason"]}
+            ended = yield from _end_as_seen(
+                run, fence, Status.CANCELLED, data, CANCEL_GUARD, also=NOTE_SEEN, before=_seen_now(run, fence)
+            )
+            if ended is not None:
+                return ended
     run = yield from lock_run(run_id)
     params = {"run": run_id, "fence": -1 if fence is None else fence}
     taken = yield from _take(CANCEL_GUARD, params, also=NOTE_SEEN)
     if run is None or taken is None:
         return NotEnded(_why_not(run, fence))
+    return (yield from finish_cancel(run, _seen_now(run, fence)))
+
+
+def _seen_now(run: Row, fence: int | None) -> list[Fact]:
     is_new = run["fence"] == fence and run["status"] == Status.CANCEL_REQUESTED
-    return (yield from finish_cancel(run, [Fact("run.cancelling", {"fence": fence})] if is_new else []))
+    return [Fact("run.cancelling", {"fence": fence})] if is_new else []
 
 
 def finish_cancel(run: Row, before: list[Fact] | None = None) -> Decision[Ended]:
@@ -171,22 +189,31 @@ def _unknown_operations(run_id: UUID) -> Decision[list[dict[str, Any]]]:
     return [{"operation_id": text_id("op", r["id"]), "operation_key": r["key"], "tool": r["tool"]} for r in rows]
 
 
-# Everything that hangs on the run's life, in one statement; its row is locked already.
-END = """
+# Everything that hangs on the run's life, and its last events, in one statement.
+END = f"""
 with run as (
-  update runs_run set status = %(status)s, terminal_at = clock_timestamp(), lease_until = null, lease_owner = null,
-    open_ops = 0, unknown_ops = %(unknown)s, waiting_for = null, wake_at = null, grace_expires_at = null,
-    control_count = 0, cancel_effects = %(effects)s
-  where id = %(run)s
+  update runs_run set status = %(status)s, fence = fence + %(takes)s, terminal_at = clock_timestamp(),
+    lease_until = null, lease_owner = null, open_ops = 0, unknown_ops = %(unknown)s, waiting_for = null, wake_at = null,
+    grace_expires_at = null, control_count = 0, cancel_effects = %(effects)s,
+    has_result = has_result or %(has_result)s, result = coalesce(%(result)s, result),
+    error_code = coalesce(%(code)s, error_code), error_message = coalesce(%(message)s, error_message),
+    last_seq = last_seq + %(n)s, version = version + 1 {{also}}
+  where id = %(run)s and {{guard}}
+  returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
 ), attempt as (
-  update runs_attempt set ended_at = clock_timestamp(), status = %(status)s where stream_id = %(stream)s
+  update runs_attempt set ended_at = clock_timestamp(), status = %(status)s
+  where stream_id in (select stream_id from run)
 ), questions as (
-  update runs_question set state = 'shut', closed_at = clock_timestamp() where run_id = %(run)s and state = 'open'
+  update runs_question set state = 'shut', closed_at = clock_timestamp()
+  where run_id in (select id from run) and state = 'open'
 ), connections as (
   update runs_controlconnection set is_live = false, closed_at = clock_timestamp()
-  where run_id = %(run)s and closed_at is null
+  where run_id in (select id from run) and closed_at is null
+), wishes as (
+  delete from runs_outboxrow where run_id in (select id from run)
+), told as ({TOLD.format(row="run", data="e.data")}
 )
-delete from runs_outboxrow where run_id = %(run)s"""
+select * from run"""
 
 
 def end(
@@ -200,17 +227,51 @@ def end(
 ) -> Decision[Ended]:
     """Close what is open and write status, terminal event and the attempt's end. The guard has been passed."""
     closed = yield from close_steps(run, repeatable_only=False, state="abandoned", reason=reason)
-    effects = None
-    if run["cancel_id"] is not None:
-        effects = yield from list_effects(run)
-        data = data | {"effects": effects}
-    yield Query(
-        END,
-        {"run": run["id"], "stream": run["stream_id"], "status": status.value, "unknown": unknown,
-         "effects": jsonb(effects)},
-    )  # fmt: skip
-    yield from record(run, [*(before or []), *closed.facts, Fact(TERMINAL_EVENT[status], data)])
+    effects = (yield from list_effects(run)) if run["cancel_id"] is not None else None
+    facts = [*(before or []), *closed.facts]
+    drafts, params = _last_words(run, status, data, facts, effects)
+    rows = yield Query(END.format(guard="true", also=""), params | {"takes": 0, "unknown": unknown})
+    yield from ring(rows[0], drafts)
     return Ended(status, effects)
+
+
+def _end_as_seen(
+    run: Row,
+    fence: int,
+    status: Status,
+    data: dict[str, Any],
+    guard: str,
+    *,
+    also: str = "",
+    before: list[Fact] | None = None,
+) -> Decision[Ended | None]:
+    """End a run in one statement if its row is still as it was read and nothing is open; None: it must be locked."""
+    if (yield Query(OPEN_STEPS, {"stream": run["stream_id"]}, is_alone=True)):
+        return None
+    effects = (yield from alone(list_effects(run))) if run["cancel_id"] is not None else None
+    drafts, params = _last_words(run, status, data, before or [], effects)
+    params |= {"fence": fence, "version": run["version"], "takes": 1, "unknown": 0}
+    statement = END.format(guard=f"version = %(version)s and open_ops = 0 and unknown_ops = 0 and {guard}", also=also)
+    rows = yield Query(statement, params, is_alone=True)
+    if not rows:
+        return None
+    yield from ring(rows[0], drafts)
+    return Ended(status, effects)
+
+
+def _last_words(
+    run: Row, status: Status, data: dict[str, Any], facts: list[Fact], effects: list[dict[str, Any]] | None
+) -> tuple[list[Draft], dict[str, Any]]:
+    """Write the last events, and give the parameters of END but those of its guard."""
+    said = data if effects is None else data | {"effects": effects}
+    drafts = write(run, [*facts, Fact(TERMINAL_EVENT[status], said)])
+    plain = jsonless(data) if status == Status.FAILED else {}
+    params = {
+        "run": run["id"], "status": status.value, "effects": jsonb(effects), "has_result": status == Status.COMPLETED,
+        "result": jsonb(data["result"]) if status == Status.COMPLETED else None, "code": plain.get("code"),
+        "message": plain.get("message"), **told_params(drafts),
+    }  # fmt: skip
+    return drafts, params
 
 
 def _why_not(run: Row | None, fence: int | None) -> str:

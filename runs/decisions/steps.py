@@ -5,7 +5,21 @@ from typing import Any
 from uuid import UUID
 
 from runs.decisions.claims import Lost
-from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.core import (
+    TOLD,
+    Decision,
+    Fact,
+    Query,
+    Row,
+    alone,
+    jsonb,
+    lock_run,
+    record,
+    ring,
+    see_run,
+    told_params,
+    write,
+)
 from runs.decisions.dispatch import Refused, StepCall, begin_step
 from runs.decisions.steps_closing import end_of_text
 from runs.errors import RuleBroken
@@ -31,12 +45,14 @@ class Done:
 
 WORKING = "fence = %(fence)s and status in ('running', 'cancel_requested', 'cancelling')"
 
-# The counters, the ledger and the step in one statement; without the guarded row nothing of it happens.
+# The counters, the ledger, the step and its events in one statement; without the guarded row nothing of it happens.
 FINISH = f"""
 with held as (
   update runs_run set open_ops = open_ops - %(closes)s, unknown_ops = unknown_ops + %(unknown)s,
-    input_tokens = input_tokens + %(tokens_in)s, output_tokens = output_tokens + %(tokens_out)s
-  where id = %(run)s and {WORKING} returning id
+    input_tokens = input_tokens + %(tokens_in)s, output_tokens = output_tokens + %(tokens_out)s,
+    last_seq = last_seq + %(n)s, version = version + 1
+  where id = %(run)s and version = %(version)s and {WORKING}
+  returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
 ), ledger as (
   update runs_operation set state = %(outcome)s, receipt = %(receipt)s, version = version + 1, gave_up = %(gave_up)s,
     holder_gone_at = case when %(gave_up)s then clock_timestamp() else holder_gone_at end,
@@ -46,42 +62,59 @@ with held as (
   update runs_step set state = %(state)s, result = %(result)s, error = %(error)s, usage = %(usage)s,
     finished_at = clock_timestamp(), message_id = null
   where id = %(step)s and state = 'open' and %(ends)s and exists (select 1 from held)
+), told as ({TOLD.format(row="held", data="e.data")}
 )
-select id from held"""
+select * from held"""
+
+STEP = """
+select s.*, o.id as operation_id, o.state as operation_state, o.is_ambiguous, o.key as operation_key
+from runs_step s left join runs_operation o on o.step_id = s.id where s.id = %(step)s"""
 
 
-def finish_step(
-    *,
-    run_id: UUID,
-    fence: int,
-    step_id: UUID,
-    state: str,
-    result: Any = None,
-    error: dict[str, Any] | None = None,
-    usage: dict[str, int] | None = None,
-    model: dict[str, Any] | None = None,
-    tool: dict[str, Any] | None = None,
-    outcome: OperationOutcome | None = None,
-    reason: str | None = None,
-) -> Decision[Done | Lost]:
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """How a step ended, as its holder says."""
+
+    state: str  # finished | failed | abandoned
+    result: Any = None
+    error: dict[str, Any] | None = None
+    usage: dict[str, int] | None = None
+    model: dict[str, Any] | None = None
+    tool: dict[str, Any] | None = None
+    outcome: OperationOutcome | None = None
+    reason: str | None = None
+
+
+def finish_step(*, run_id: UUID, fence: int, step_id: UUID, state: str, **how: Any) -> Decision[Done | Lost]:
     """Store how a step ended: finished, failed, or abandoned.
 
-    Args: usage: {"input_tokens", "output_tokens"}; model: data of model.finished; tool: data of tool.result;
-    reason: why a text is not final. An unknown outcome leaves the step open and is no end of it.
+    Args: how: fields of StepEnd: usage: {"input_tokens", "output_tokens"}; model: data of model.finished; tool: data
+    of tool.result; reason: why a text is not final. An unknown outcome leaves the step open and is no end of it.
     Races: a lost fence returns Lost; the caller may only leave evidence then. A step that is closed, or whose
     operation has its outcome, is not ended or counted again: Done says what is stored.
     Raises: RuleBroken when a dispatched operation would be left behind without an outcome.
     """
-    run = yield from lock_run(run_id)
+    end = StepEnd(state, **how)
+    done = yield from _finish((yield from see_run(run_id)), alone(_read_step(step_id)), fence, end, is_alone=True)
+    if done is None:  # the run has moved on since it was read
+        done = yield from _finish((yield from lock_run(run_id)), _read_step(step_id), fence, end)
+    return done or Lost()
+
+
+def _read_step(step_id: UUID) -> Decision[Row]:
+    rows = yield Query(STEP, {"step": step_id})
+    return rows[0]
+
+
+def _finish(
+    run: Row | None, reading: Decision[Row], fence: int, end: StepEnd, *, is_alone: bool = False
+) -> Decision[Done | Lost | None]:
+    """Finish a step of the run as it was read. None: it has another version by now, and nothing was written."""
     if run is None or run["fence"] != fence:
+        reading.close()
         return Lost()
-    rows = yield Query(
-        """select s.*, o.id as operation_id, o.state as operation_state, o.is_ambiguous, o.key as operation_key
-            from runs_step s left join runs_operation o on o.step_id = s.id
-            where s.id = %(step)s for no key update of s""",
-        {"step": step_id},
-    )
-    step = rows[0]
+    step = yield from reading
+    outcome, tokens = end.outcome, end.usage or {}
     is_dispatched = step["operation_state"] == OperationState.DISPATCHED
     if step["state"] != StepState.OPEN or (outcome is not None and not is_dispatched):
         return Done(step["operation_state"])
@@ -90,26 +123,30 @@ def finish_step(
     stored = _decide_outcome(step, outcome)
     was_counted = step["kind"] in ("model", "tool") and step["operation_state"] in (None, OperationState.DISPATCHED)
     is_unknown = stored == OperationState.UNKNOWN
-    tokens = usage or {}
+    drafts = write(run, [_unknown_fact(step, outcome)] if is_unknown else _finish_facts(run, step, end))
     rows = yield Query(
         FINISH,
-        {"run": run_id, "fence": fence, "closes": int(was_counted), "unknown": int(is_unknown),
-         "tokens_in": tokens.get("input_tokens", 0), "tokens_out": tokens.get("output_tokens", 0),
+        {"run": run["id"], "version": run["version"], "fence": fence, "closes": int(was_counted),
+         "unknown": int(is_unknown), "tokens_in": tokens.get("input_tokens", 0),
+         "tokens_out": tokens.get("output_tokens", 0),
          "operation": None if outcome is None else step["operation_id"], "outcome": stored,
          "receipt": None if outcome is None else jsonb(outcome.receipt),
-         "gave_up": outcome is not None and outcome.gave_up,
-         "step": step_id, "ends": not is_unknown, "state": state, "result": jsonb({"value": result}),
-         "error": jsonb(error), "usage": jsonb(usage)},
+         "gave_up": outcome is not None and outcome.gave_up, "step": step["id"], "ends": not is_unknown,
+         "state": end.state, "result": jsonb({"value": end.result}), "error": jsonb(end.error),
+         "usage": jsonb(end.usage), **told_params(drafts)},
+        is_alone,
     )  # fmt: skip
     if not rows:
-        return Lost()
-    if is_unknown:
-        data = {"operation_key": step["operation_key"], "operation_id": text_id("op", step["operation_id"]),
-                "message": outcome.receipt.get("error", "") if outcome else ""}  # fmt: skip
-        yield from record(run, [Fact("tool.unknown", data, step_id)])
-        return Done(stored)
-    yield from record(run, _finish_facts(run, step, state, error, usage, model, tool, reason))
+        return None
+    yield from ring(rows[0], drafts)
     return Done(stored)
+
+
+def _unknown_fact(step: Row, outcome: OperationOutcome | None) -> Fact:
+    operation = {"operation_key": step["operation_key"], "operation_id": text_id("op", step["operation_id"])}
+    return Fact(
+        "tool.unknown", operation | {"message": outcome.receipt.get("error", "") if outcome else ""}, step["id"]
+    )
 
 
 def _decide_outcome(step: Row, outcome: OperationOutcome | None) -> str | None:
@@ -120,30 +157,22 @@ def _decide_outcome(step: Row, outcome: OperationOutcome | None) -> str | None:
     return OperationState(outcome.state).value
 
 
-def _finish_facts(
-    run: Row,
-    step: Row,
-    state: str,
-    error: dict[str, Any] | None,
-    usage: dict[str, int] | None,
-    model: dict[str, Any] | None,
-    tool: dict[str, Any] | None,
-    reason: str | None,
-) -> list[Fact]:
+def _finish_facts(run: Row, step: Row, end: StepEnd) -> list[Fact]:
     facts: list[Fact] = []
     step_id = step["id"]
     if step["message_id"] is not None:
-        text = end_of_text(step["message_id"], final=state == "finished", reason=reason)
+        text = end_of_text(step["message_id"], final=end.state == "finished", reason=end.reason)
         facts.append(Fact(text.type, text.data, step_id))
     if step["kind"] == "model":
-        facts.append(Fact("model.finished", (model or {}) | ({"usage": usage} if usage else {}), step_id))
+        usage = {"usage": end.usage} if end.usage else {}
+        facts.append(Fact("model.finished", (end.model or {}) | usage, step_id))
     if step["kind"] == "tool":
-        facts.append(Fact("tool.result", tool or {"ok": state == "finished"}, step_id))
-    if usage:
-        facts.append(Fact("usage", dict(usage), step_id))
+        facts.append(Fact("tool.result", end.tool or {"ok": end.state == "finished"}, step_id))
+    if end.usage:
+        facts.append(Fact("usage", dict(end.usage), step_id))
     took = round((run["now"] - step["started_at"]).total_seconds() * 1000)
-    data: dict[str, Any] = {"path": step["path"], "kind": step["kind"], "state": state, "duration_ms": took}
-    facts.append(Fact("step.finished", data | ({"error": error} if error else {}), step_id))
+    data: dict[str, Any] = {"path": step["path"], "kind": step["kind"], "state": end.state, "duration_ms": took}
+    facts.append(Fact("step.finished", data | ({"error": end.error} if end.error else {}), step_id))
     return facts
 
 
