@@ -10,12 +10,11 @@ from django.utils import timezone
 from runs import frames
 from runs.conf import limits
 from runs.database import decide
-from runs.decisions import cancels, controls, endings, waiting
+from runs.decisions import cancels, claims, controls, endings, waiting
 from runs.decisions.core import Advance, Bell
 from runs.decisions.dispatch import StepCall
-from runs.decisions.operations import record_evidence
 from runs.ids import new_id
-from runs.models import Attempt, ControlConnection, Event, Operation, OutboxRow, Question, Run
+from runs.models import Attempt, ControlConnection, Event, OutboxRow, Question, Run
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
 from tests.runs.decisions.test_cancels import end, stop, terminal_events
@@ -162,36 +161,6 @@ def test_a_supervisor_that_ends_a_stop_has_not_seen_it_for_the_holder(owner):
     assert "run.cancelling" not in types_of(run)
 
 
-@pytest.mark.parametrize("evidence", [{"fence": 0}, {"happened": False}, {"happened": None}])
-def test_evidence_of_another_dispatch_or_of_nothing_commits_nothing(owner, evidence):
-    run, other = a_run(owner), a_run(owner)
-    fence = a_claim(run)
-    sent, kept = a_dispatch(run, fence), a_dispatch(other, a_claim(other))
-    stop(run)
-    expire(run)
-    fields = {"fence": fence, "happened": True} | evidence
-    decide(record_evidence(operation_id=sent.operation_id, kind="receipt", detail={}, **fields), ring=silent)
-    assert end(run).status == Status.NEEDS_RECONCILIATION
-    judged = Operation.objects.get(pk=sent.operation_id)
-    assert (judged.state, judged.version, judged.next_look_up_at is None) == ("unknown", 2, False)
-    assert Operation.objects.get(pk=kept.operation_id).state == "dispatched"
-
-
-def test_a_judged_receipt_is_the_operations_receipt(owner):
-    run = a_run(owner)
-    fence = a_claim(run)
-    sent = a_dispatch(run, fence)
-    stop(run)
-    expire(run)
-    proof = record_evidence(
-        operation_id=sent.operation_id, fence=fence, kind="receipt", happened=True, detail={"proof": "http 201"}
-    )
-    decide(proof, ring=silent)
-    end(run)
-    judged = Operation.objects.get(pk=sent.operation_id)
-    assert (judged.state, judged.receipt, judged.next_look_up_at) == ("succeeded", {"proof": "http 201"}, None)
-
-
 def test_a_supervisor_does_not_judge_what_its_holder_may_still_bring(owner):
     run = a_run(owner)
     a_dispatch(run, a_claim(run))
@@ -269,3 +238,24 @@ def test_only_the_holder_finishes_and_only_once(owner):
     assert finish(run, fence - 1) == endings.NotEnded("lost")
     assert finish(run, fence) == endings.Ended(Status.COMPLETED)
     assert finish(run, fence) == endings.NotEnded("ended")
+
+
+def test_an_end_leaves_the_time_at_which_a_connection_was_closed(owner):
+    run = a_run(owner)
+    attached = decide(controls.attach(run_id=run.pk, user_id=owner.user.pk), ring=silent)
+    decide(controls.detach(connection_id=attached.connection_id), ring=silent)
+    closed_at = ControlConnection.objects.get().closed_at
+    stop(run)
+    assert ControlConnection.objects.get().closed_at == closed_at
+
+
+def test_an_end_leaves_the_time_at_which_the_holder_saw_the_stop(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    stop(run)
+    decide(claims.see_cancel(run_id=run.pk, fence=fence), ring=silent)
+    run.refresh_from_db()
+    seen_at = run.cancel_seen_at
+    end(run, fence)
+    run.refresh_from_db()
+    assert (run.cancel_seen_at, types_of(run).count("run.cancelling")) == (seen_at, 1)

@@ -135,15 +135,15 @@ def test_a_late_receipt_makes_an_operation_due_that_the_supervisor_had_given_up(
     assert (operation.state, operation.next_look_up_at is not None) == ("unknown", True)
 
 
-def sent_twice(owner, *, first_is_gone=False):
+def sent_twice(owner, *, first_is_gone=False, key="k"):
     """An idempotent call whose first holder was lost, and whose second one gave up waiting."""
     run = a_run(owner)
-    a_dispatch(run, a_claim(run), key="k", effect="idempotent")
+    a_dispatch(run, a_claim(run), key=key, effect="idempotent")
     if first_is_gone:
         decide(claims.mark_holder_gone(worker="worker-a", proof={"exit": 0}), ring=silent)
     expire(run)
     fence = a_claim(run, "worker-b")
-    an_outcome(run, fence, a_dispatch(run, fence, key="k", effect="idempotent", worker="worker-b"), "unknown")
+    an_outcome(run, fence, a_dispatch(run, fence, key=key, effect="idempotent", worker="worker-b"), "unknown")
     decide(endings.park(run_id=run.pk, fence=fence), ring=silent)
     operation = Operation.objects.get(run=run)
     past_horizon(operation)
@@ -179,3 +179,14 @@ def test_evidence_without_detail_is_evidence_all_the_same(owner):
     assert decide(taken, ring=silent) is True
     run.refresh_from_db()
     assert (run.open_ops, run.unknown_ops) == (0, 0)
+
+
+def test_other_evidence_and_the_strays_of_others_do_not_bar_a_verdict(owner):
+    sent_twice(owner, key="of another operation")
+    _, operation = parked(owner)
+    past_horizon(operation)
+    learnt = operations.record_evidence(
+        operation_id=operation.pk, fence=operation.fence, kind="look_up", happened=None, detail={}
+    )
+    decide(learnt, ring=silent)
+    assert isinstance(settle(operation, False), operations.Settled)
