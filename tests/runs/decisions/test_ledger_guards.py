@@ -156,6 +156,7 @@ def test_only_a_newer_holder_calls_a_dispatch_unknown_and_only_its_own_runs(owne
         )
 
     assert mark(run, fence, sent.operation_id) is False
+    assert Operation.objects.get(pk=sent.operation_id).state == "dispatched"  # by its own holder: it has to say so
     assert mark(other, others - 1, elsewhere.operation_id) == claims.Lost()
     expire(run)
     new = a_claim(run, "worker-b")

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from runs.database import decide
 from runs.decisions import cancels, claims, endings, operations
+from runs.decisions.evidence import insert_evidence
 from runs.models import Evidence, Operation, Run
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
@@ -190,3 +191,23 @@ def test_other_evidence_and_the_strays_of_others_do_not_bar_a_verdict(owner):
     )
     decide(learnt, ring=silent)
     assert isinstance(settle(operation, False), operations.Settled)
+
+
+def test_the_exit_of_another_holder_or_of_another_operation_clears_no_stray(owner):
+    operation, other = sent_twice(owner), sent_twice(owner, key="of another operation")
+    for learnt in (
+        insert_evidence(operation.pk, operation.fence, "exit", None, {}),
+        insert_evidence(other.pk, 1, "exit", None, {}),
+        insert_evidence(operation.pk, 1, "look_up", None, {}),
+    ):
+        decide(learnt, ring=silent)
+    assert settle(operation, False).reason == "not_yet"
+
+
+@pytest.mark.parametrize("state", ["intended", "dispatched", "succeeded", "failed", "refuted", "confirmed"])
+def test_only_what_is_unknown_is_settled(owner, state):
+    _, operation = parked(owner)
+    Operation.objects.filter(pk=operation.pk).update(state=state)
+    assert settle(operation, True, override=True).reason == "decided"
+    operation.refresh_from_db()
+    assert operation.state == state
