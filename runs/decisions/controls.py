@@ -23,11 +23,15 @@ class Attached:
 
 
 START_GRACE = """
-update runs_run set control_count = control_count - 1,
+update runs_run set control_count = control_count - 1, version = version + 1,
   grace_expires_at = case when control_count = 1 and on_disconnect = 'grace'
     and status in ('queued', 'running', 'waiting')
     then clock_timestamp() + grace_seconds * interval '1 second' else grace_expires_at end
 where id = %(run)s and control_count > 0"""
+# The version tells an end that was decided without a lock that a connection has come or gone (core.see_run).
+CLEAR_GRACE = """
+update runs_run set control_count = control_count + 1, version = version + 1, grace_expires_at = null
+where id = %(run)s"""
 
 
 def attach(*, run_id: UUID, user_id: int) -> Decision[Attached | None]:
@@ -42,10 +46,7 @@ def attach(*, run_id: UUID, user_id: int) -> Decision[Attached | None]:
            from runs_controlconnection where run_id = %(run)s returning id, generation""",
         {"id": new_id(), "run": run_id, "user": user_id, "presence": limits().presence_seconds},
     )
-    yield Query(
-        "update runs_run set control_count = control_count + 1, grace_expires_at = null where id = %(run)s",
-        {"run": run_id},
-    )
+    yield Query(CLEAR_GRACE, {"run": run_id})
     return Attached(rows[0]["id"], rows[0]["generation"], run["grace_seconds"])
 
 
@@ -75,10 +76,7 @@ def renew_presence(*, connection_id: UUID) -> Decision[bool]:
         {"id": connection_id, "presence": limits().presence_seconds},
     )
     if not connection["is_live"]:
-        yield Query(
-            "update runs_run set control_count = control_count + 1, grace_expires_at = null where id = %(run)s",
-            {"run": run["id"]},
-        )
+        yield Query(CLEAR_GRACE, {"run": run["id"]})
     return True
 
 

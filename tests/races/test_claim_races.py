@@ -9,7 +9,7 @@ from django.db import connections
 from django.utils import timezone
 
 from runs import services
-from runs.decisions import append, claims, operations
+from runs.decisions import append, claims, controls, endings, operations
 from runs.frames import Draft
 from runs.models import Event, Operation, Run
 from runs.states import Status
@@ -114,6 +114,22 @@ def test_of_two_verdicts_the_first_stands(owner, verdicts):
     assert settled.state == ("confirmed" if verdicts[0] else "refuted")
     assert late.reason == "decided"
     assert check(run.pk).unknown_ops == 0
+
+
+@pytest.mark.parametrize("attach_is_first", [True, False])
+def test_a_connection_that_comes_as_the_run_finishes_is_closed_or_refused(owner, attach_is_first):
+    """Attach and the holder's finish, which has read the row, and sent its end, before the attach committed."""
+    run = a_run(owner, on_disconnect="grace", grace_seconds=5.0)
+    finish = endings.finish_run(run_id=run.pk, fence=a_claim(run), status=Status.COMPLETED, result=1)
+    attach = controls.attach(run_id=run.pk, user_id=owner.user.pk)
+    if attach_is_first:
+        attached, ended = race(attach, finish)
+        assert attached is not None
+    else:
+        ended, attached = race(finish, attach)
+        assert attached is None
+    assert ended == endings.Ended(Status.COMPLETED)
+    assert check(run.pk).control_count == 0
 
 
 def test_two_creates_with_one_key_make_one_run_and_both_get_it(owner):
