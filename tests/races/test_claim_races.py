@@ -9,7 +9,7 @@ from django.db import connections
 from django.utils import timezone
 
 from runs import services
-from runs.decisions import append, claims, controls, endings, operations
+from runs.decisions import append, claims, controls, endings, operations, steps
 from runs.frames import Draft
 from runs.models import Event, Operation, Run
 from runs.states import Status
@@ -130,6 +130,36 @@ def test_a_connection_that_comes_as_the_run_finishes_is_closed_or_refused(owner,
         assert attached is None
     assert ended == endings.Ended(Status.COMPLETED)
     assert check(run.pk).control_count == 0
+
+
+@pytest.mark.parametrize("kind", ["model", "tool"])
+def test_a_step_that_is_finished_twice_at_once_is_counted_once(owner, kind):
+    """One finish whose answer was lost, and its repeat, which has read the step as open before the first committed."""
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence, kind=kind, effect="read")
+    a_dispatch(run, fence, path="2", kind="model")  # so that a second count would not run below zero
+    fields: dict[str, Any] = {"run_id": run.pk, "fence": fence, "step_id": sent.step_id, "state": "finished"}
+    usage = {"input_tokens": 3, "output_tokens": 5}
+    both = [steps.finish_step(**fields, usage=usage) for _ in range(2)]
+    assert race(*both) == (steps.Done(None), steps.Done(None))
+    run = check(run.pk)
+    assert (run.open_ops, run.input_tokens, run.output_tokens) == (1, 3, 5)
+
+
+def test_a_receipt_that_waits_behind_a_take_over_changes_nothing(owner):
+    """A new claim and the old holder's receipt, which has read the row as its own before the claim's commit (H7)."""
+    run = a_run(owner)
+    old = a_claim(run)
+    sent = a_dispatch(run, old)
+    expire(run)
+    outcome = steps.OperationOutcome("succeeded", {"proof": "http 201"}, gave_up=True)
+    receipt = steps.finish_step(run_id=run.pk, fence=old, step_id=sent.step_id, state="finished", outcome=outcome)
+    _, late = race(a_claim_by(run, "worker-b"), receipt)
+    assert late == claims.Lost()
+    operation = Operation.objects.get(pk=sent.operation_id)
+    assert (operation.state, operation.receipt, operation.step.state) == ("dispatched", None, "open")
+    assert check(run.pk).open_ops == 1
 
 
 def test_two_creates_with_one_key_make_one_run_and_both_get_it(owner):

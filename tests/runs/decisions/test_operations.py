@@ -8,7 +8,7 @@ from django.utils import timezone
 from runs.database import decide
 from runs.decisions import cancels, claims, endings, operations
 from runs.decisions.evidence import insert_evidence
-from runs.models import Evidence, Operation, Run
+from runs.models import Attempt, Evidence, Operation, Run
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_dispatch, a_run, an_outcome, silent
 from tests.runs.decisions.test_claims import expire, types_of
@@ -17,7 +17,7 @@ from tests.runs.decisions.test_claims import expire, types_of
 def parked(owner, *, gave_up=True, cancel=False, has_result=False, bound=0.0):
     run = a_run(owner)
     fence = a_claim(run)
-    sent = a_dispatch(run, fence, key="k", bound=bound)
+    sent = a_dispatch(run, fence, bound=bound)
     if cancel:
         decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
     an_outcome(run, fence, sent, "unknown", gave_up=gave_up)
@@ -211,3 +211,11 @@ def test_only_what_is_unknown_is_settled(owner, state):
     assert settle(operation, True, override=True).reason == "decided"
     operation.refresh_from_db()
     assert operation.state == state
+
+
+def test_a_verdict_changes_the_attempt_of_its_own_run_alone(owner):
+    other, _ = parked(owner)
+    run, operation = parked(owner, has_result=True)
+    settle(operation, True)
+    statuses = dict(Attempt.objects.values_list("run_id", "status"))
+    assert statuses == {run.pk: "completed", other.pk: "needs_reconciliation"}
