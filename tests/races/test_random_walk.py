@@ -40,6 +40,8 @@ def _check_step(before: Run, after: Run) -> None:
     assert after.fence >= before.fence, "the fence went back"
     assert after.last_seq >= before.last_seq
     assert after.wakes >= before.wakes
+    if after.terminal_at != before.terminal_at or (before.lease_owner and not after.lease_owner):
+        assert after.fence > before.fence, "a claim was ended or handed over with its fence"
     if before.terminal_at is not None:
         assert (after.terminal_at, after.fence) == (before.terminal_at, before.fence), "something went on after the end"
     if before.cancel_id is not None:

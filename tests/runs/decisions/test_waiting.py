@@ -145,6 +145,10 @@ def test_an_answer_tells_the_worker_that_holds_the_run_and_asks_for_no_other(own
     )
     assert Bell(b"w:worker-a", run.pk.hex.encode()) in rung
     assert Advance(run.pk) not in rung
+    run.refresh_from_db()
+    told = {bell.channel: bell.payload for bell in rung if isinstance(bell, Bell)}
+    assert told[b"t:" + owner.tenant.pk.hex.encode()] == f"run_{run.pk.hex} {run.version}".encode()
+    assert told[b"r:" + run.stream_id.hex.encode()].startswith(b"%d 2 " % (run.last_seq - 1))
     assert not OutboxRow.objects.filter(run=run).exists()
 
 
