@@ -23,6 +23,14 @@ BASE_URL = env.str("OUTLIVE_BASE_URL", "http://127.0.0.1:8000")
 CSRF_TRUSTED_ORIGINS = env.list("OUTLIVE_TRUSTED_ORIGINS", [BASE_URL])
 REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
 WORKSPACES = Path(env.str("OUTLIVE_WORKSPACES", str(BASE_DIR / ".state" / "workspaces")))
+# Where the host of terminals, the workers and the web processes of one machine meet. Short: the paths of local sockets
+# end at 107 characters.
+RECORDINGS = Path(env.str("OUTLIVE_RECORDINGS", str(WORKSPACES.parent / "recordings")))
+TERMINALS = Path(env.str("OUTLIVE_TERMINALS", str(WORKSPACES.parent / "terminals")))
+LOCAL_SHELL = env.bool("OUTLIVE_LOCAL_SHELL", True)  # offer the target "local" without a row of its own
+SHELL_USER = env.str("OUTLIVE_SHELL_USER", "nobody")  # who local shells run as, where Outlive itself runs as root
+COMMAND_USER = env.str("OUTLIVE_COMMAND_USER", SHELL_USER)  # the same for the commands of tools
+SHELL_HOMES = env.str("OUTLIVE_SHELL_HOMES", "/var/tmp/outlive-shells")  # where that user cannot reach the workspaces
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -72,14 +80,11 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.dj_db_url("DATABASE_URL", "postgresql:///outlive")}
-DATABASES["default"].setdefault("OPTIONS", {})
-if env.bool("OUTLIVE_DB_POOL", False):
-    # A thread per request would mean a connection per request. Only in the web process: a pool does not
-    # survive a fork.
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5}
-else:
-    # A supervisor looks twice a second; a new connection each time cost more than its looking.
-    DATABASES["default"] |= {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+DATABASES["default"]["ENGINE"] = "config.postgresql"
+# A thread keeps its connection: to make one, and to plan all statements anew, costs more than most requests. The web
+# process has as many threads as streaming/server.py says.
+DATABASES["default"]["CONN_MAX_AGE"] = 600
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a restart of PostgreSQL breaks every connection that waits
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CHANNEL_LAYERS = {
@@ -112,6 +117,20 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "/static/"
+# Of the packages only what a browser loads; without them (see config/stack/set_up.py) shells show as text.
+XTERM = BASE_DIR / "node_modules" / "@xterm"
+STATICFILES_DIRS = [
+    (f"xterm/{package}", str(XTERM / package / folder))
+    for package, folder in (
+        ("xterm", "lib"),
+        ("xterm", "css"),
+        ("addon-fit", "lib"),
+        ("addon-search", "lib"),
+        ("addon-serialize", "lib"),
+        ("addon-web-links", "lib"),
+    )
+    if (XTERM / package / folder).is_dir()
+]
 STATIC_ROOT = BASE_DIR / ".state" / "static"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG

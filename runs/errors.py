@@ -9,7 +9,12 @@
       IdempotencyMismatch the key was used with another body
       TooLate             the question was closed before
       StaleVersion        somebody else changed it since it was read
+      ConversationBusy    another run of the conversation is active or in doubt
+      AlreadyStarted      a waiting message has become a run
+      NotRetriable        a run cannot be tried again now; `code` says why
+      HandsNotChanged     a shell cannot be taken over or handed back; `code` says why
       NotYet              an operation cannot be called "did not happen" before its horizon
+      HasReceipt          an operation cannot be called "did not happen" against its receipt
       Busy                the row was locked for too long; ask again
 
 Each has a stable English `code`, fields, and a message for people in their language that says what happened
@@ -114,6 +119,105 @@ class StaleVersion(OutliveError):
         super().__init__(_("Somebody changed this since you read it. Look at it again, then decide."))
 
 
+class ConversationBusy(OutliveError):
+    """A conversation has one active run at a time; nothing was stored. `run_id` is the one that is."""
+
+    def __init__(self, run_id: str, *, in_doubt: bool) -> None:
+        self.code = "run_needs_reconciliation" if in_doubt else "conversation_busy"
+        text = _("A run of this conversation is active. Wait for its end, or say enqueue or interrupt.")
+        if in_doubt:
+            text = _("It is not known whether something that the last run sent took effect. Messages wait until then.")
+        super().__init__(text, run_id=run_id)
+
+
+class AlreadyStarted(OutliveError):
+    """A waiting message cannot be taken back any more: it is the run `run_id`. That can be stopped."""
+
+    code = "already_started"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(_("This message has become a run already. Stop that one instead."), run_id=run_id)
+
+
+class NotRetriable(OutliveError):
+    """A new attempt cannot begin now; nothing was changed."""
+
+    def __init__(self, reason: str, operation_ids: list[str]) -> None:
+        codes = {
+            "not_settled": (
+                "run_not_terminal",
+                _("This run has not ended. Stop it, or wait until it has ended; then retry."),
+            ),
+            "child": (
+                "run_is_child",
+                _("Another run began this one. Retry that one; what it needs of this one is then tried again with it."),
+            ),
+            "shell": (
+                "run_is_shell",
+                _("A shell is not tried again: what was typed into it is gone with it. Open a new one."),
+            ),
+            "in_doubt": (
+                "run_needs_reconciliation",
+                _("It is not known whether something that this run sent took effect. Retry once that is settled."),
+            ),
+            "contradicted": (
+                "operation_contradicted",
+                _("A late receipt contradicts what was decided about an operation. An operator must review it first."),
+            ),
+        }
+        self.code, message = codes[reason]
+        super().__init__(message, operation_ids=operation_ids)
+
+
+class NotCompensable(OutliveError):
+    """It cannot be undone by us, or not now; nothing was sent."""
+
+    def __init__(self, reason: str, compensation_id: str | None = None) -> None:
+        codes = {
+            "cannot_compensate": _("This tool does not know how to undo what it did. Undo it at the target yourself."),
+            "not_committed": _("Only what is known to have happened can be undone. Settle the operation first."),
+            "already_compensated": _("It is being undone already, or was; look at that compensation."),
+            "not_unknown": _("This compensation is not unknown, so there is nothing to decide."),
+        }
+        self.code = reason
+        super().__init__(codes[reason], compensation_id=compensation_id)
+
+
+class CannotLookUp(OutliveError):
+    """The target is not asked about this operation; nothing was changed. `code` says why."""
+
+    def __init__(self, reason: str) -> None:
+        codes = {
+            "decided": ("operation_decided", _("This operation is decided already, so there is nothing to look up.")),
+            "running": ("run_not_terminal", _("The run goes on, and its worker asks the target by itself.")),
+            "no_look_up": (
+                "cannot_look_up",
+                _("This tool offers no look-up. Look at the target yourself, then settle it with a note."),
+            ),
+        }
+        self.code, message = codes[reason]
+        super().__init__(message)
+
+
+class HandsNotChanged(OutliveError):
+    """A shell cannot be taken over or handed back so; it is whose it was. `code` says why."""
+
+    def __init__(self, reason: str) -> None:
+        codes = {
+            "not_agents": (
+                "not_an_agents_shell",
+                _("No agent has opened this shell. Control of it goes by its socket."),
+            ),
+            "ended": ("shell_ended", _("This shell has ended, or is ending.")),
+            "held": (
+                "shell_held",
+                _("Somebody else has taken this shell over. Only they hand it back; you may take it."),
+            ),
+        }
+        self.code, message = codes[reason]
+        super().__init__(message)
+
+
 class NotYet(OutliveError):
     """Something sent may still arrive; "did not happen" cannot be said before `horizon_at`, or without proof."""
 
@@ -130,6 +234,17 @@ class NotYet(OutliveError):
                 "Look it up at the target, or override with a note that says how you know."
             )
         super().__init__(text, horizon_at=horizon_at.isoformat() if horizon_at else None, holder_gone=holder_gone)
+
+
+class HasReceipt(OutliveError):
+    """A stored receipt says that it happened; "did not happen" would let a retry do it twice."""
+
+    code = "has_receipt"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("A receipt says that this happened; nothing was changed. Read the evidence, then settle it as happened.")
+        )
 
 
 class Busy(OutliveError):

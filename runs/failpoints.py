@@ -7,10 +7,14 @@
     after_receipt_before_commit     the target has answered, nothing of it is stored
     after_commit_before_bell        events are stored, nobody was told
     lease_held                      the run is claimed and its lease is being renewed
+    before_end                      the agent has returned (or failed), its end is not written
     before_settle                   a cancelled run is about to be ended
+    after_input_check               input of a shell may go in, it was not passed on yet
 
 Real processes: OUTLIVE_FAILPOINTS="before_model=kill,lease_held=wait:/some/file". `kill` and `stop` send this process
-SIGKILL and SIGSTOP; `wait:FILE` makes FILE.reached and goes on once FILE exists. In-process tests use `armed`.
+SIGKILL and SIGSTOP; `wait:FILE` makes FILE.reached and goes on once FILE exists. OUTLIVE_FAILPOINTS="at:/some/folder"
+arms while processes run: the first pass of a seam anywhere takes the file /some/folder/<name>, which holds the action.
+In-process tests use `armed`, people who test their agents `outlive.crash_at` (runs/testing).
 """
 
 import asyncio
@@ -31,7 +35,9 @@ NAMES = frozenset(
         "after_receipt_before_commit",
         "after_commit_before_bell",
         "lease_held",
+        "before_end",
         "before_settle",
+        "after_input_check",
     }
 )
 _POLL_SECONDS = 0.005
@@ -58,6 +64,9 @@ def armed(name: str, hook: Hook) -> Iterator[None]:
 def arm_from_environment(env: Mapping[str, str]) -> None:
     """Arm what OUTLIVE_FAILPOINTS says. Raises: ValueError naming the part that is wrong."""
     for part in filter(None, env.get("OUTLIVE_FAILPOINTS", "").split(",")):
+        if part.startswith("at:"):
+            _hooks.update({name: _hook_at(Path(part.removeprefix("at:")) / name) for name in NAMES})
+            continue
         name, _, action = part.partition("=")
         _check(name)
         _hooks[name] = _hook_of(part, action)
@@ -76,6 +85,20 @@ def _hook_of(part: str, action: str) -> Hook:
         number = signal.SIGKILL if word == "kill" else signal.SIGSTOP
         return lambda: _send(number)
     raise ValueError(f"Failpoint {part!r} must be name=kill, name=stop or name=wait:FILE")
+
+
+def _hook_at(file: Path) -> Hook:
+    taken = file.with_name(f"{file.name}.taken")
+
+    async def hook() -> None:
+        try:
+            file.rename(taken)  # noqa: ASYNC240 - one of all processes gets it
+        except FileNotFoundError:
+            return
+        action = taken.read_text()
+        await _hook_of(f"{file.name}={action}", action)()
+
+    return hook
 
 
 async def _send(number: signal.Signals) -> None:

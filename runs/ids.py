@@ -8,7 +8,9 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-PREFIXES = frozenset({"run", "st", "step", "op", "q", "msg", "art", "doc", "cancel", "conn", "evid"})
+PREFIXES = frozenset(
+    {"run", "st", "step", "op", "q", "msg", "art", "doc", "cancel", "comp", "conn", "conv", "evid", "next", "shell"}
+)
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 
@@ -19,6 +21,18 @@ class BadId(ValueError):
 def new_id() -> UUID:
     """Make a UUIDv7: unique everywhere, and later ids sort after earlier ones (to the millisecond)."""
     return uuid7()
+
+
+def id_after(older: UUID) -> UUID:
+    """Make a UUIDv7 that sorts after `older` even if that one was made by a clock ahead of ours.
+
+    Runs are locked by id, and that must be from a parent to its children (RULES H14).
+    """
+    fresh = uuid7()
+    if fresh > older:
+        return fresh
+    millisecond = (older.int >> 80) + 1
+    return UUID(int=(millisecond << 80) | (fresh.int & ((1 << 80) - 1)))
 
 
 def text_id(prefix: str, value: UUID) -> str:

@@ -18,7 +18,9 @@ from tools.plain_json import clean_text, find_problems
 MAX_TITLE = 200
 MAX_METADATA_BYTES = 16_384
 MAX_ANSWER_BYTES = 262_144
+MAX_NOTE = 4000
 MAX_GRACE_SECONDS = 86_400
+MAX_BUDGET_TOKENS = 10**12
 
 
 def check_text(field: str, value: Any, *, most: int) -> str:
@@ -30,6 +32,21 @@ def check_text(field: str, value: Any, *, most: int) -> str:
     if len(value) > most:
         raise TooLarge(field, _("This is too long: at most %(n)s characters.") % {"n": most})
     return value.strip()
+
+
+def check_note(note: str, missing: str) -> str:
+    """Return a note that stays on record, bounded. Raises: InvalidInput with the text `missing` if it says nothing."""
+    text = clean_text(note).strip()[:MAX_NOTE]
+    if not text:
+        raise InvalidInput("note", missing)
+    return text
+
+
+def check_verdict(outcome: str, note: str) -> tuple[bool, str]:
+    """Return whether it happened, and how the person knows. Raises: InvalidInput."""
+    if outcome not in ("happened", "not_happened"):
+        raise InvalidInput("outcome", _("Say happened or not_happened."))
+    return outcome == "happened", check_note(note, _("Write down how you know; the note stays with the operation."))
 
 
 def check_title(title: str | None, checked_input: dict[str, Any], agent: str) -> str:
@@ -68,6 +85,15 @@ def check_policy(value: Any) -> tuple[str, float | None]:
         if is_number and 0 <= grace <= MAX_GRACE_SECONDS:
             return "grace", float(grace)
     raise InvalidInput("on_disconnect", _('Say "continue", "cancel" or {"grace_s": seconds}, at most one day.'))
+
+
+def check_budget(value: Any) -> int | None:
+    """Return how many tokens a run and its children may spend; None is no limit. true is no number."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_BUDGET_TOKENS:
+        raise InvalidInput("budget.tokens", _("This must be a whole number of tokens above 0."))
+    return value
 
 
 def check_metadata(value: Any) -> dict[str, Any]:

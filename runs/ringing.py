@@ -11,8 +11,9 @@ from typing import Any
 import django_rq
 import redis
 from django.conf import settings
+from redis.client import Pipeline
 
-from runs.decisions.core import Advance, Effect
+from runs.decisions.core import Advance, Bell, Effect
 
 logger = logging.getLogger(__name__)
 ADVANCE = "runs.execution.jobs.advance_run"
@@ -30,25 +31,24 @@ def queue() -> Any:
     return django_rq.get_queue("default", connection=client())
 
 
-def enqueue(run_id_hex: str) -> None:
+def enqueue(run_id_hex: str, pipeline: Pipeline | None = None) -> None:
     """Put "advance this run" into the queue; repeated jobs are harmless, a claim decides.
 
     Raises: redis.RedisError when the queue cannot be reached; the outbox row stays then.
     """
-    queue().enqueue_call(ADVANCE, args=(run_id_hex,), timeout=-1, result_ttl=0, failure_ttl=3600)
+    queue().enqueue_call(ADVANCE, args=(run_id_hex,), timeout=-1, result_ttl=0, failure_ttl=3600, pipeline=pipeline)
 
 
 def ring_now(effects: Sequence[Effect]) -> None:
-    """Do what a decision asked for after its commit."""
+    """Do what a decision asked for after its commit, in one round trip: first the workers, then the readers."""
+    pipeline = client().pipeline(transaction=False)
     try:
         for effect in effects:
             if isinstance(effect, Advance):
-                enqueue(effect.run_id.hex)
-        bells = [e for e in effects if not isinstance(e, Advance)]
-        if bells:
-            pipeline = client().pipeline(transaction=False)
-            for bell in bells:
-                pipeline.publish(bell.channel, bell.payload)
-            pipeline.execute()
+                enqueue(effect.run_id.hex, pipeline)
+        for effect in effects:
+            if isinstance(effect, Bell):
+                pipeline.publish(effect.channel, effect.payload)
+        pipeline.execute()
     except redis.RedisError as error:
         logger.warning("bell.lost", extra={"error": repr(error), "count": len(effects)})

@@ -1,27 +1,34 @@
 """Reading runs: what a caller may see, a run's events, and its folded view."""
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from runs import frames
 from runs.access import Actor
 from runs.database import decide
 from runs.decisions.core import RUN_COLUMNS, Decision, Query
 from runs.decisions.effects import list_effects
 from runs.errors import NotFound
-from runs.fold import fold
-from runs.models import Artifact, Operation, Question, Run
+from runs.fold import View
+from runs.fold_parts import first_seq
+from runs.frames import decode
+from runs.models import Artifact, Conversation, Membership, NextMessage, Operation, Question, Run
+from runs.snapshots import SNAPSHOT, found_of, snapshot_params
 from runs.states import STOPPING, OperationState, QuestionState, Status
 
+# The stream's floor and head come with the events, from one statement: an empty page says "no more" only at the head.
 READ_AFTER = """
-select seq, data from (
+with kept as (select coalesce((select floor_seq from runs_checkpoint where stream_id = %(stream)s), 1) as floor)
+select 0::bigint as seq, concat_ws(' ', floor,
+  greatest(floor - 1, (select max(seq) from runs_event where stream_id = %(stream)s))) as data from kept
+union all
+(select seq, data from (
   select seq, data, sum(octet_length(data)) over (order by seq) - octet_length(data) as before
   from runs_event where stream_id = %(stream)s and seq > %(after)s order by seq limit %(limit)s
-) page where before < %(bytes)s order by seq"""
+) page where before < %(bytes)s)"""
 
 FILTERS: dict[str, Q] = {
     "running": Q(status__in=[Status.QUEUED, Status.RUNNING, Status.WAITING]),
@@ -44,6 +51,19 @@ def get_run(actor: Actor, run_id: UUID) -> Run:
     if run is None:
         raise NotFound("run")
     return run
+
+
+def get_conversation(actor: Actor, conversation_id: UUID) -> Conversation:
+    """Return a conversation that the actor may see. Raises: NotFound, also for one of another tenant."""
+    found = Conversation.objects.filter(pk=conversation_id, tenant=actor.tenant).select_related("created_by").first()
+    if found is None or not actor.may("run.read"):
+        raise NotFound("conversation")
+    return found
+
+
+def waiting_messages(conversation_id: UUID) -> QuerySet[NextMessage]:
+    """Return the messages of a conversation that wait for their turn, in their order."""
+    return NextMessage.objects.filter(conversation=conversation_id, run__isnull=True, withdrawn_at__isnull=True)
 
 
 def get_question(run: Run, question_id: UUID) -> Question:
@@ -83,7 +103,8 @@ def run_effects(run: Run) -> list[dict[str, Any]]:
     """Return the cancel receipt: the stored one of an ended run, else what is known right now."""
     if run.cancel_effects is not None:
         stored: list[dict[str, Any]] = run.cancel_effects
-        return stored if run.status != Status.NEEDS_RECONCILIATION and not _was_settled(run) else _effects_now(run)
+        is_final = all(effect["outcome"] != "unknown" for effect in stored) and not _was_settled(run)
+        return stored if run.status != Status.NEEDS_RECONCILIATION and is_final else _effects_now(run)
     return _effects_now(run)
 
 
@@ -102,29 +123,42 @@ def _read_effects(run_id: UUID) -> Decision[list[dict[str, Any]]]:
     return (yield from list_effects(rows[0]))
 
 
-def events_after(stream_id: UUID, after: int, *, limit: int = 1000, max_bytes: int = 262_144) -> list[tuple[int, str]]:
-    """Return the stored events that follow a seq as (seq, frame text), bounded in rows and bytes (at least one)."""
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Frames of one attempt's stream, and the oldest and newest seq that it has; head = floor - 1 when all are gone."""
+
+    frames: list[dict[str, Any]]
+    floor: int
+    head: int
+
+    def gap_after(self, after: int) -> str | None:
+        """Say why what follows a seq cannot be given one by one: trimmed | ahead. None: it was."""
+        if after > self.head:
+            return "ahead"
+        next_seq = first_seq(self.frames[0]) if self.frames else self.head + 1
+        return "trimmed" if after < self.floor - 1 or next_seq != after + 1 else None
+
+
+def events_after(stream_id: UUID, after: int, *, limit: int = 1000, max_bytes: int = 262_144) -> EventPage:
+    """Return the stored events that follow a seq, bounded in rows and bytes (at least one)."""
     with connection.cursor() as cursor:
         cursor.execute(READ_AFTER, {"stream": stream_id, "after": after, "limit": limit, "bytes": max_bytes})
-        return [(row[0], row[1]) for row in cursor.fetchall()]
+        (_, ends), *rows = sorted(cursor.fetchall())
+    floor, head = ends.split(" ")
+    return EventPage([decode(seq, text) for seq, text in rows], int(floor), int(head))
 
 
-def fold_events(events: Iterable[tuple[int, str]], view: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Fold stored events into a view."""
-    for seq, text in events:
-        view = fold(view, frames.decode(seq, text))
-    return view
-
-
-def view_of(run: Run) -> tuple[dict[str, Any], int]:
+def view_of(run: Run) -> tuple[View, int]:
     """Return the folded view of a run's current attempt and the seq it stands for, from one statement."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            """select e.seq, e.data from runs_event e join runs_run r on r.stream_id = e.stream_id
-               where r.id = %s order by e.seq""",
-            [run.pk],
-        )
-        rows = cursor.fetchall()
-    view = fold_events((row[0], row[1]) for row in rows)
-    assert view is not None  # run.created is written with the run
-    return view, rows[-1][0]
+        cursor.execute(SNAPSHOT, snapshot_params(run.pk))
+        found = found_of(cursor.fetchall())
+    assert found is not None  # nobody has a Run whose row is deleted
+    view = found.fold()
+    return view, view["seq"]
+
+
+def people_of(actor: Actor) -> dict[str, str]:
+    """Give the names of the actor's workspace by their keys as text: who a page may have to name later."""
+    members = Membership.objects.filter(tenant=actor.tenant).select_related("user").order_by("pk")[:500]
+    return {str(m.user.pk): m.user.get_username() for m in members}

@@ -1,36 +1,35 @@
-"""The commands: create, cancel, answer, settle, and the presence of a client.
+"""The commands: create, cancel, answer, retry, settle, and the presence of a client.
 
 Each is one transaction, may be repeated without harm, and is called alike by the API, the pages, the admin,
 the CLI's server side and the sockets. What must follow a commit is an outbox row or a bell of that commit.
 """
 
-import hashlib
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-
 from runs import selectors
 from runs.access import Actor, display_name
-from runs.agents.registry import get_agent
-from runs.conf import limits
+from runs.auditing import audit
+from runs.conversing import Waiting, send_message, withdraw_message
+from runs.creating import Created, check_new_run
 from runs.database import decide
-from runs.decisions import cancels, controls, creation, operations, waiting
-from runs.errors import IdempotencyMismatch, InvalidInput, NotFound, NotYet, StaleVersion, TooLate
-from runs.inputs import check_answer, check_metadata, check_policy, check_seconds, check_title
-from runs.models import AuditEntry, Operation, Question, Run
+from runs.decisions import cancels, controls, creation, forcing, waiting
+from runs.errors import Busy, IdempotencyMismatch, NotAllowed, NotFound, OutliveError, TooLate
+from runs.ids import new_id, text_id
+from runs.inputs import check_answer
+from runs.models import Question, Run
+from runs.reconciling import request_look_up, settle_operation
+from runs.retrying import NewAttempt, retry_run
 from runs.states import CancelReason
 from tools.plain_json import clean_text
 
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The run; `is_new` is false when the idempotency key brought back the run it had made before."""
-
-    run: Run
-    is_new: bool
+__all__ = [
+    "CancelReceipt", "Created", "NewAttempt", "Waiting", "answer_question", "attach_control", "cancel_run",
+    "cancel_runs", "create_run", "detach_control", "force_stop_run", "renew_control", "request_look_up",
+    "retry_run", "send_message", "settle_operation", "withdraw_message",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +51,20 @@ def create_run(
     deadline_seconds: float | None = None,
     on_disconnect: Any = None,
     metadata: dict[str, Any] | None = None,
+    budget_tokens: int | None = None,
     idempotency_key: str | None = None,
 ) -> Created:
     """Start a run. With a key that this actor used before, the same body brings back the same run.
 
-    Args: on_disconnect: "continue", "cancel" or {"grace_s": n}; None takes the agent's own policy.
+    Args: on_disconnect: "continue", "cancel" or {"grace_s": n}; None takes the agent's own policy; budget_tokens:
+    what the run and everything that it begins may spend.
     Raises: NotAllowed, UnknownAgent, InvalidInput (naming the field), IdempotencyMismatch.
     """
-    actor.require("run.create")
-    spec = get_agent(agent)
-    checked = spec.normal_input(input)
-    policy, grace = check_policy(spec.on_disconnect if on_disconnect is None else on_disconnect)
-    seconds = check_seconds("deadline_s", deadline_seconds, default=spec.deadline_seconds or _default_deadline())
-    body = {"agent": agent, "input": checked, "title": title, "deadline_s": deadline_seconds,
-            "on_disconnect": on_disconnect, "metadata": metadata}  # fmt: skip
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    row = decide(
-        creation.create(
-            creation.NewRun(
-                tenant_id=actor.tenant.pk, user_id=actor.user.pk, agent=spec.name,
-                title=check_title(title, checked, spec.name), input=checked, metadata=check_metadata(metadata),
-                deadline_seconds=seconds, on_disconnect=policy, grace_seconds=grace,
-                idempotency_key=idempotency_key, idempotency_digest=digest if idempotency_key else None,
-            )
-        )
+    spec, new = check_new_run(
+        actor=actor, agent=agent, input=input, title=title, deadline_seconds=deadline_seconds,
+        on_disconnect=on_disconnect, metadata=metadata, budget_tokens=budget_tokens, idempotency_key=idempotency_key,
     )  # fmt: skip
+    row = decide(creation.create(new, conversation_id=new_id() if spec.converses else None))
     if row is not None:
         names = [field.attname for field in Run._meta.concrete_fields]
         made = Run.from_db("default", names, [row[name] for name in names])
@@ -85,13 +73,9 @@ def create_run(
     first = Run.objects.select_related("created_by").get(
         created_by=actor.user, tenant=actor.tenant, idempotency_key=idempotency_key
     )
-    if first.idempotency_digest != digest:
+    if first.idempotency_digest != new.idempotency_digest:
         raise IdempotencyMismatch
     return Created(first, False)
-
-
-def _default_deadline() -> float:
-    return limits().default_deadline_seconds
 
 
 def cancel_run(
@@ -108,8 +92,40 @@ def cancel_run(
     if answer is None:
         raise NotFound("run")
     if answer.is_first and run.created_by_id != actor.user.pk:
-        _audit(actor, "run.stop", f"run_{run_id.hex}", {"note": text, "reason": reason.value})
+        audit(actor, "run.stop", f"run_{run_id.hex}", {"note": text, "reason": reason.value})
     return CancelReceipt(selectors.get_run(actor, run_id), answer.is_first, answer.too_late, answer.effects)
+
+
+def force_stop_run(*, actor: Actor, run_id: UUID, note: str = "") -> CancelReceipt:
+    """End a run now, on an operator's word and on record, without waiting for its worker or its stop deadline.
+
+    What has no proof by now is unknown, and the run needs reconciliation. Again, or after the end, nothing changes.
+    Raises: NotFound, NotAllowed.
+    """
+    run = selectors.get_run(actor, run_id)
+    actor.require("run.force_stop", run)
+    text = clean_text(note)[:1000]
+    answer = decide(forcing.force_stop(run_id=run_id, by=actor.user.pk, note=text))
+    if answer is None:
+        raise NotFound("run")
+    ended = selectors.get_run(actor, run_id)
+    if answer.has_ended_it:
+        audit(actor, "run.force_stop", text_id("run", run_id), {"note": text, "status": ended.status})
+    return CancelReceipt(ended, answer.is_first, answer.too_late, answer.effects)
+
+
+def cancel_runs(*, actor: Actor, run_ids: Iterable[UUID], note: str = "") -> dict[UUID, CancelReceipt | OutliveError]:
+    """Ask several runs to stop, each in a transaction of its own: one that is refused keeps no other from stopping.
+
+    Returns for each id its receipt, or what kept it from being recorded.
+    """
+    answers: dict[UUID, CancelReceipt | OutliveError] = {}
+    for run_id in dict.fromkeys(run_ids):
+        try:
+            answers[run_id] = cancel_run(actor=actor, run_id=run_id, note=note)
+        except (NotFound, NotAllowed, Busy) as refusal:
+            answers[run_id] = refusal
+    return answers
 
 
 def answer_question(*, actor: Actor, run_id: UUID, question_id: UUID, value: Any) -> tuple[Question, bool]:
@@ -132,46 +148,6 @@ def answer_question(*, actor: Actor, run_id: UUID, question_id: UUID, value: Any
         raise TooLate(closed.state, closed.value)
     question.refresh_from_db()
     return question, closed.won
-
-
-def settle_operation(
-    *, actor: Actor, operation_id: UUID, version: int, outcome: str, note: str, override: bool = False
-) -> Operation:
-    """Decide an unknown operation by an operator's word, on record.
-
-    Args: outcome: "happened" | "not_happened"; version: as the operator read it; override: "did not happen" is
-    said although nobody saw the end of the process that sent it.
-    Raises: NotFound, NotAllowed, InvalidInput, StaleVersion, NotYet (before the horizon, or without proof).
-    """
-    actor.require("operation.settle")
-    if not Operation.objects.filter(pk=operation_id, run__tenant=actor.tenant).exists():
-        raise NotFound("operation")
-    if outcome not in ("happened", "not_happened"):
-        raise InvalidInput("outcome", _("Say happened or not_happened."))
-    text = clean_text(note).strip()[:4000]
-    if not text:
-        raise InvalidInput("note", _("Write down how you know; the note stays with the operation."))
-    verdict = decide(
-        operations.settle(
-            operation_id=operation_id, version=version, happened=outcome == "happened", source="verdict",
-            detail={"proof": "verdict"}, by=actor.user.pk, by_name=display_name(actor.user), note=text,
-            override=override,
-        )
-    )  # fmt: skip
-    if isinstance(verdict, operations.NotSettled):
-        if verdict.reason == "not_yet":
-            raise NotYet(verdict.horizon_at, verdict.holder_gone)
-        if verdict.reason == "missing":
-            raise NotFound("operation")
-        raise StaleVersion
-    _audit(
-        actor, "operation.settle", f"op_{operation_id.hex}", {"outcome": outcome, "note": text, "override": override}
-    )
-    return Operation.objects.select_related("run").get(pk=operation_id)
-
-
-def _audit(actor: Actor, action: str, subject: str, detail: dict[str, Any]) -> None:
-    AuditEntry.objects.create(tenant=actor.tenant, user=actor.user, action=action, subject=subject, detail=detail)
 
 
 def attach_control(*, actor: Actor, run_id: UUID) -> controls.Attached | None:

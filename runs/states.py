@@ -7,6 +7,7 @@
 
     queued | running | waiting --> cancel_requested --> cancelling --> cancelled | needs_reconciliation
     running --> needs_reconciliation --> cancelled | completed | failed
+    cancelled | completed | failed --> queued                            (only as a new attempt)
 
 Pure: no framework, no clock, no database. docs/LIFECYCLE.md tells the same in prose.
 """
@@ -38,13 +39,15 @@ CLAIMABLE = frozenset({S.QUEUED, S.RUNNING, S.CANCEL_REQUESTED, S.CANCELLING})
 NEXT: dict[Status, frozenset[Status]] = {
     S.QUEUED: frozenset({S.RUNNING, S.CANCEL_REQUESTED, S.CANCELLED}),
     S.RUNNING: frozenset({S.WAITING, S.COMPLETED, S.FAILED, S.CANCEL_REQUESTED, S.CANCELLED, S.NEEDS_RECONCILIATION}),
-    S.WAITING: frozenset({S.RUNNING, S.CANCEL_REQUESTED, S.CANCELLED}),
+    # Waiting for a child that an operator ends with it, and whose outcome is unknown.
+    S.WAITING: frozenset({S.RUNNING, S.CANCEL_REQUESTED, S.CANCELLED, S.NEEDS_RECONCILIATION}),
     S.CANCEL_REQUESTED: frozenset({S.CANCELLING, S.CANCELLED, S.NEEDS_RECONCILIATION}),
     S.CANCELLING: frozenset({S.CANCELLED, S.NEEDS_RECONCILIATION}),
     S.NEEDS_RECONCILIATION: frozenset({S.CANCELLED, S.COMPLETED, S.FAILED}),
-    S.CANCELLED: frozenset(),
-    S.COMPLETED: frozenset(),
-    S.FAILED: frozenset(),
+    # What is settled goes on only as a new attempt, which a person asks for.
+    S.CANCELLED: frozenset({S.QUEUED}),
+    S.COMPLETED: frozenset({S.QUEUED}),
+    S.FAILED: frozenset({S.QUEUED}),
 }
 
 
@@ -58,6 +61,10 @@ class OperationState(StrEnum):
     REFUTED = "refuted"
     UNKNOWN = "unknown"
     CONFIRMED = "confirmed"
+
+
+# A compensation that came to this has undone nothing, so another one may be asked for.
+UNDONE_FOR_NOTHING = frozenset({OperationState.FAILED, OperationState.REFUTED})
 
 
 class StepState(StrEnum):
@@ -79,6 +86,21 @@ class QuestionState(StrEnum):
     SHUT = "shut"
 
 
+class Reuse(StrEnum):
+    """Which finished steps of the attempt before a new one takes over."""
+
+    FINISHED = "finished"  # those before the first that did not finish or is to be done again
+    NOTHING = "nothing"  # none; what was committed outside still is (RULES H13)
+
+
+class OnBusy(StrEnum):
+    """What a message does that comes while a run of its conversation is active."""
+
+    REJECT = "reject"
+    ENQUEUE = "enqueue"
+    INTERRUPT = "interrupt"
+
+
 class CancelReason(StrEnum):
     """Why a run was asked to stop; the first reason stays."""
 
@@ -96,7 +118,10 @@ TERMINAL_EVENT = {
     S.CANCELLED: "run.cancelled",
     S.NEEDS_RECONCILIATION: "run.needs_reconciliation",
 }
-EPILOGUE = frozenset({"operation.late_receipt", "operation.settled", "run.reconciled"})
+EPILOGUE = frozenset({"operation.late_receipt", "operation.settled", "child.settled", "run.reconciled"})
+# Of workers, with the same step open: then it runs alone; then its run ends.
+DEATHS_TO_ISOLATE, DEATHS_TO_END = 2, 3
+MOST_DESCENDANTS = 100  # of one root: a cancel locks them all in one transaction (RULES H14)
 
 RECEIPT_WORD = {
     OperationState.INTENDED: "not_started",

@@ -4,6 +4,7 @@ config/urls.py adds `router` to the one NinjaAPI. `POST /runs` is put on the rou
 address from one router only.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from django.db import connection
@@ -14,14 +15,17 @@ from ninja import Router
 from runs.api import runs as runs_api
 from runs.api.answers import json_answer
 from runs.api.auth import actor_of
-from runs.api.problems import BadRequest, Problem
+from runs.api.conversation_schemas import NextMessageOut
+from runs.api.conversations import write_next_message
+from runs.api.problems import BadRequest, CursorExpired
 from runs.api.schemas import CreateRun, ErrorEnvelope, RunOut
 from runs.ids import text_id
-from runs.models import Run
+from runs.models import NextMessage, Run
+from runs.selectors import view_of
 from streaming.access import Who, read_credentials, who_called
 from streaming.follow import Opening, judge
-from streaming.pages import PageRequest, answer_page, read_page_now
-from streaming.protocol import BadCursor, Cursor, parse_cursor
+from streaming.pages import PageRequest, answer_page, answer_snapshot, read_page_now
+from streaming.protocol import BadCursor, Cursor, GapReason, parse_cursor
 from streaming.sse import answer_stream
 
 router = Router(tags=["events"])
@@ -29,21 +33,29 @@ API_ROOT = "/api/v1"
 MAX_LIMIT, MAX_WAIT_SECONDS = 1000, 25.0
 
 
-class CursorExpired(Problem):
-    """The events after this cursor cannot be given one by one; read the run anew."""
-
-    status = 410
-    code = "cursor_expired"
-
-
 @runs_api.router.post(
     "/runs",
-    response={201: RunOut, 200: RunOut, 400: ErrorEnvelope, 403: ErrorEnvelope, 422: ErrorEnvelope},
+    response={
+        201: RunOut,
+        200: RunOut,
+        202: NextMessageOut,
+        400: ErrorEnvelope,
+        403: ErrorEnvelope,
+        409: ErrorEnvelope,
+        422: ErrorEnvelope,
+    },
     operation_id="create_run",
 )
 def create_run(request: HttpRequest, body: CreateRun) -> HttpResponseBase:
-    """Start a run. With `"stream": true` or `Accept: text/event-stream` the answer is its stream of events."""
+    """Start a run. With `"stream": true` or `Accept: text/event-stream` the answer is its stream of events.
+
+    With `conversation_id` it is the next run of that conversation. While another one is active, `on_busy` decides:
+    reject (409), enqueue (202, the message waits and becomes a run when that one has ended) or interrupt (that one is
+    asked to stop first).
+    """
     status, run, headers = runs_api.create_run(request, body)
+    if isinstance(run, NextMessage):
+        return json_answer(write_next_message(run), status=status, headers=headers)
     if not body.stream and not wants_stream(request):
         return json_answer(runs_api.run_body(run), status=status, headers=headers)
     response = stream_response(request, run, None, status=status, is_control=status == 201)
@@ -70,12 +82,16 @@ def follow_run(
     """Read a run's events after a cursor: a stream with `Accept: text/event-stream`, else a page.
 
     A page waits up to `wait` seconds (at most 25) for the first event. A stream ends with the run; asked again at its
-    head it answers 204, which tells an EventSource to stop. `Last-Event-ID` is newer than `after` and wins.
+    head it answers 204, which tells an EventSource to stop. `Last-Event-ID` is newer than `after` and wins. With
+    `snapshot` a stream without a cursor begins with the view of the run; a page holds the view alone, and the cursor
+    to go on from.
     """
     run = runs_api.find_run(request, run_id)
     cursor = read_cursor(request.headers.get("Last-Event-ID") or after)
     if wants_stream(request):
         return stream_response(request, run, cursor, wants_snapshot=snapshot, is_tail=tail)
+    if snapshot and cursor is None:
+        return answer_snapshot(*view_of(run))
     if not 1 <= limit <= MAX_LIMIT:
         raise BadRequest(_("Ask for 1 to %(n)d events.") % {"n": MAX_LIMIT}, param="limit")
     if not 0 <= wait <= MAX_WAIT_SECONDS:
@@ -83,9 +99,11 @@ def follow_run(
     asked = PageRequest(run.pk, cursor or Cursor(run.stream_id, 0), limit, wait)
     page = read_page_now(connection, asked)
     reason = judge(asked.after, page.row.stream_id, floor=page.row.floor_seq, head=page.row.last_seq)
+    if reason is GapReason.OTHER_STREAM and run.attempts.filter(stream_id=asked.after.stream_id).exists():
+        reason = GapReason.NEW_ATTEMPT
     if reason is not None or not page.follows(asked.after.seq):
         raise CursorExpired(
-            _("The events after this cursor are not kept. Start again without a cursor, or read the run."),
+            _("The events after this cursor are not kept. Ask again with snapshot=1 for the view in their place."),
             param="after",
             details={"reason": reason or "trimmed", "earliest_seq": page.row.floor_seq},
         )
@@ -111,7 +129,8 @@ def stream_response(
         return HttpResponse(status=204)
     opening = Opening(run.pk, run.stream_id, after, wants_snapshot=wants_snapshot, is_tail=is_tail)
     counts = is_control and run.on_disconnect != "continue" and actor_of(request).may("run.stop", run)
-    return answer_stream(request, opening, who_asks(request), status=status, is_control=counts)
+    who = replace(who_asks(request), controls="own") if counts else who_asks(request)
+    return answer_stream(request, opening, who, status=status, is_control=counts)
 
 
 def who_asks(request: HttpRequest) -> Who:

@@ -13,7 +13,8 @@ from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-HIGH_WATER_BYTES = 64 * 1024
+from streaming.budget import TRANSPORT_BYTES
+
 PEER_TIMEOUT_MS = 20_000  # bytes of a stream that the peer's kernel has not acknowledged for so long: it is gone
 # From our close frame to the client's. Autobahn's one second cut readers that were still busy with what the kernel held
 # for them, and threw the rest away (seen with 100 followers at full speed).
@@ -74,7 +75,7 @@ class FlowServer(Server):  # type: ignore[misc]
         is_socket = isinstance(protocol, WebSocketProtocol)
         transport: Any = protocol.transport if is_socket else getattr(protocol.channel, "transport", None)
         if transport is not None:
-            transport.bufferSize = HIGH_WATER_BYTES
+            transport.bufferSize = TRANSPORT_BYTES
             scope.setdefault("extensions", {})[CONNECTION] = Connection(transport)
         if is_socket:
             protocol.closeHandshakeTimeout = CLOSE_SECONDS

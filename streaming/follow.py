@@ -19,12 +19,13 @@ from uuid import UUID
 
 from runs.frames import write_time
 from streaming import protocol
-from streaming.hub import DATABASE_ERRORS, DRAIN, GONE, Hub
+from streaming.hub import CROWDED, DATABASE_ERRORS, DRAIN, GONE, Hub, TooManyStreams
 from streaming.protocol import Close, Control, Cursor, GapReason
 from streaming.reader import DONE, Ending, Reader
 from streaming.reads import Page, Row, UnknownRun, is_attempt
 from streaming.ring import Chunk
 from streaming.topics import Stream
+from streaming.wires import size_of
 
 logger = logging.getLogger(__name__)
 PAST_ALL = 2**62  # a page after this is only the row
@@ -58,9 +59,14 @@ async def follow(hub: Hub, opening: Opening, reader: Reader) -> AsyncGenerator[A
     try:
         while (items := await following.step()) is not None:
             for item in items:
+                message = reader.wire.control(item) if isinstance(item, Control) else item
                 reader.sending_since = hub.now()
-                yield reader.wire.control(item) if isinstance(item, Control) else item
+                hub.sending.begin(reader, size_of(message))
+                yield message
+                hub.sending.end(reader)
                 reader.sending_since = None
+    except TooManyStreams:
+        reader.end(CROWDED)
     except UnknownRun:
         reader.end(GONE)
     except DATABASE_ERRORS as error:
@@ -68,6 +74,7 @@ async def follow(hub: Hub, opening: Opening, reader: Reader) -> AsyncGenerator[A
         reader.end(BUSY)
     finally:
         reader.sending_since = None
+        hub.sending.end(reader)
         following.leave()
     reader.end(DONE)
     ending = reader.ending or DONE
@@ -144,9 +151,11 @@ class _Following:
         if reason is GapReason.OTHER_STREAM and after is not None:
             is_earlier = await is_attempt(self.hub.db, row.run_id, after.stream_id)
             reason = GapReason.NEW_ATTEMPT if is_earlier else reason
+        if reason is None and not page.follows(self.cursor):
+            reason = GapReason.TRIMMED  # the cursor is inside of a compacted text
         if reason is not None:
             return [self._ready(row), *await self._gap(after, row.floor_seq, reason)]
-        return [self._ready(row), *self._take(self._look_ahead(stream, page) if page.follows(self.cursor) else None)]
+        return [self._ready(row), *self._take(self._look_ahead(stream, page))]
 
     async def _next(self, stream: Stream) -> list[Any]:
         """Give the next chunk: from the ring, else from the database, else a snapshot."""
@@ -190,8 +199,7 @@ class _Following:
 
     async def _snapshot(self) -> tuple[list[Any], Row]:
         """Give the view as it stands, in parts, and go on behind it; follows a new attempt to its stream."""
-        snapshot = await self.hub.snapshot(self.opening.run_id)
-        row, stream = snapshot.row, self.stream
+        (row, parts), stream = await self.hub.snapshot(self.opening.run_id), self.stream
         if stream is None or row.stream_id != stream.id:
             self.leave()
             stream = await self._join(row.stream_id)
@@ -199,7 +207,7 @@ class _Following:
             stream.poke()
         self.cursor, self.is_caught_up = row.last_seq, False
         self.reader.window.restart(self.cursor)
-        return list(protocol.snapshot(snapshot.view, Cursor(stream.id, self.cursor))), row
+        return list(parts), row
 
     async def _join(self, stream_id: UUID) -> Stream:
         self.stream = await self.hub.join_stream(self.opening.run_id, stream_id, self.reader)

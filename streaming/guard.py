@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from django.db import DatabaseError
+from django.db import Error
 
 from runs.conf import limits
 from streaming.access import check_again
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 async def guard(hub: Hub) -> None:
-    """Close the streams of people who signed out, were deactivated or lost their membership; run until cancelled."""
+    """Close the streams of people who signed out, were deactivated or lost their membership or a right; for ever."""
     while True:
         await asyncio.sleep(limits().access_check_seconds)
         whos = {reader.who for reader in hub.readers if reader.who is not None}
@@ -21,7 +21,7 @@ async def guard(hub: Hub) -> None:
             continue
         try:
             verdicts = await asyncio.to_thread(check_again, whos)
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("guard.database_away", extra={"error": repr(error)})
             continue
         for reader in tuple(hub.readers):

@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from runs.ids import text_id
+from runs.states import ENDED, Status
 from streaming.access import Who
 from streaming.current import current_hub
-from streaming.hub import DATABASE_ERRORS
+from streaming.hub import DATABASE_ERRORS, TooManyStreams
 from streaming.protocol import Cursor
 from streaming.reader import Reader
 from streaming.reads import PAGE, Page, UnknownRun, page_of, page_params, read_page
@@ -68,17 +69,40 @@ def answer_page(asked: PageRequest, page: Page, who: Who) -> HttpResponseBase:
     return StreamingHttpResponse(content, content_type="application/json", headers=HEADERS)
 
 
+def answer_snapshot(view: Mapping[str, Any], seq: int) -> HttpResponseBase:
+    """Answer with a page that holds the view of a run in place of its events; all of it is from one statement."""
+    cursor = f"{view['stream_id']}:{seq}"
+    page = {
+        "object": "list",
+        "data": [],
+        "snapshot": {"type": "snapshot", "cursor": cursor, "part": 1, "parts": 1, "view": view},
+        "has_more": False,
+        "next_cursor": cursor,
+        "stream_id": view["stream_id"],
+        "head_seq": seq,
+        "status": view["status"],
+        "is_ended": Status(view["status"]) in ENDED,
+    }
+    return HttpResponse(json.dumps(page, separators=(",", ":")), content_type="application/json", headers=HEADERS)
+
+
 async def _wait(asked: PageRequest, page: Page, who: Who) -> AsyncGenerator[bytes, None]:
     reader = Reader(TEXT, who=who)
     with contextlib.suppress(TimeoutError, UnknownRun, *DATABASE_ERRORS):
         hub = await current_hub()
-        stream = await hub.join_stream(asked.run_id, asked.after.stream_id, reader)
+        try:
+            stream = await hub.join_stream(asked.run_id, asked.after.stream_id, reader)
+        except TooManyStreams:  # it is one too many to be told at once, not to wait and look
+            await asyncio.sleep(asked.wait_seconds)
+            yield write_page(asked, await read_page(hub.db, asked.run_id, asked.after.stream_id, asked.after.seq))
+            return
         try:
             async with asyncio.timeout(asked.wait_seconds):
                 while page.chunk is None and not page.row.is_ended and reader.ending is None:
                     page = await read_page(hub.db, asked.run_id, asked.after.stream_id, asked.after.seq)
-                    if page.row.stream_id != asked.after.stream_id:
-                        break  # a new attempt: the same cursor gets 410 next time
+                    if page.row.stream_id != asked.after.stream_id or not page.follows(asked.after.seq):
+                        page = replace(page, chunk=None)  # the answer has begun: the same cursor gets 410 next time
+                        break
                     if page.chunk is None and not page.row.is_ended:
                         await reader.wait()
         finally:

@@ -23,14 +23,18 @@ class Presence:
     """The control connection of one reader."""
 
     def __init__(self, db: Database, run_id: UUID, user_id: int) -> None:
-        self._db, self._run_id, self._user_id = db, run_id, user_id
+        self.db, self.run_id, self.user_id = db, run_id, user_id
         self._sign = asyncio.Event()
         self.attached: Attached | None = None
 
     async def attach(self) -> Attached | None:
         """Begin to count. None: the run has ended or is stopping, nothing depends on anybody any more."""
-        self.attached = await self._db.decide(controls.attach(run_id=self._run_id, user_id=self._user_id))
+        self.attached = await self.db.decide(controls.attach(run_id=self.run_id, user_id=self.user_id))
         return self.attached
+
+    async def closed(self) -> None:
+        """The connection was closed meanwhile: attach anew."""
+        await self.attach()
 
     def sign_of_life(self) -> None:
         """The client has said something."""
@@ -42,12 +46,12 @@ class Presence:
             await self._sign.wait()
             self._sign.clear()
             try:
-                if self.attached is not None and not await self._db.decide(
+                if self.attached is not None and not await self.db.decide(
                     controls.renew_presence(connection_id=self.attached.connection_id)
                 ):
-                    await self.attach()
+                    await self.closed()
             except (*DATABASE_ERRORS, Busy) as error:
-                logger.warning("presence.not_renewed", extra={"run_id": self._run_id.hex, "error": repr(error)})
+                logger.warning("presence.not_renewed", extra={"run_id": self.run_id.hex, "error": repr(error)})
             await asyncio.sleep(RENEW_SECONDS)
 
     async def beat(self, reader: Reader) -> None:
@@ -61,6 +65,6 @@ class Presence:
         if self.attached is None:
             return
         try:
-            await self._db.decide(controls.detach(connection_id=self.attached.connection_id))
+            await self.db.decide(controls.detach(connection_id=self.attached.connection_id))
         except (*DATABASE_ERRORS, Busy) as error:
-            logger.warning("presence.not_detached", extra={"run_id": self._run_id.hex, "error": repr(error)})
+            logger.warning("presence.not_detached", extra={"run_id": self.run_id.hex, "error": repr(error)})

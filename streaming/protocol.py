@@ -29,6 +29,7 @@ class Close:
     DONE = 1000
     SLOW = 4000
     BUSY = 4013
+    CROWDED = 4029
     DRAIN = 4030
     BAD_PROTOCOL = 4500
     NOT_SIGNED_IN = 4501
@@ -106,15 +107,19 @@ def parse_client_frame(text: str) -> Ack | Keepalive:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control frame: no seq, moves no cursor. `cursor` is set on the last part of a snapshot only."""
+    """A control frame: no seq, moves no cursor. `cursor` is set on the last part of a snapshot only.
+
+    Parts of a snapshot are large and go to many: they are written once (`written`), and have no fields.
+    """
 
     type: str
     fields: Mapping[str, Any]
     cursor: str | None = None
+    written: str = ""
 
     def text(self) -> str:
         """Write it as JSON."""
-        return json.dumps({"type": self.type, **self.fields}, separators=(",", ":"))
+        return self.written or json.dumps({"type": self.type, **self.fields}, separators=(",", ":"))
 
 
 def ready(*, stream_id: UUID, head_seq: int, earliest_seq: int, status: str, server_time: str, **more: Any) -> Control:
@@ -147,13 +152,15 @@ def snapshot(view: Mapping[str, Any], cursor: Cursor) -> list[Control]:
     text = json.dumps(view, separators=(",", ":"))
     at = str(cursor)
     if len(text) <= SNAPSHOT_BYTES:
-        return [Control("snapshot", {"cursor": at, "part": 1, "parts": 1, "view": view}, cursor=at)]
+        return [_snapshot_part(at, 1, 1, f'"view":{text}')]
     pieces = [text[i : i + PIECE_CHARS] for i in range(0, len(text), PIECE_CHARS)]
     n = len(pieces)
-    return [
-        Control("snapshot", {"cursor": at, "part": i, "parts": n, "text": piece}, cursor=at if i == n else None)
-        for i, piece in enumerate(pieces, 1)
-    ]
+    return [_snapshot_part(at, i, n, f'"text":{json.dumps(piece)}') for i, piece in enumerate(pieces, 1)]
+
+
+def _snapshot_part(at: str, part: int, parts: int, content: str) -> Control:
+    written = f'{{"type":"snapshot","cursor":"{at}","part":{part},"parts":{parts},{content}}}'
+    return Control("snapshot", {}, cursor=at if part == parts else None, written=written)
 
 
 def closing(code: int, reason: str, *, retry_after: float | None = None) -> Control:

@@ -1,6 +1,8 @@
 """One open connection as the hub sees it: how it is woken, how much it may still be sent, and why it ends."""
 
 import asyncio
+import itertools
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ from typing import Any
 from streaming.protocol import Close
 from streaming.ring import Encoder
 from streaming.wires import Wire
+
+logger = logging.getLogger(__name__)
 
 WINDOW_BYTES = 1 << 20  # sent and not acknowledged; counts only for clients that acknowledge at all
 WINDOW_EVENTS = 10_000
@@ -26,6 +30,7 @@ class Ending:
 
 DONE = Ending(Close.DONE, "ended")
 SLOW = Ending(Close.SLOW, "slow", 0.0)
+_numbers = itertools.count()
 
 
 class Window:
@@ -75,12 +80,18 @@ class Reader:
         self.wire, self.who = wire, who
         self.evict: Callable[[], object] | None = None
         self.encode: Encoder = wire.events
+        self.number = next(_numbers)
         self.window = Window()
         self.ending: Ending | None = None
         self.sending_since: float | None = None
         self.wants_beat = False
         self._is_poked = False
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def user_id(self) -> int | None:
+        """Whose stream it is, where somebody signed in for it."""
+        return None if self.who is None else int(self.who.user_id)
 
     def poke(self) -> None:
         """Make it look again: something may have changed."""
@@ -111,8 +122,13 @@ class Reader:
 
     def check(self, now: float) -> None:
         """Send the reader away if its transport has not taken a message for too long."""
-        is_stuck = self.sending_since is not None and now - self.sending_since > STUCK_SECONDS
-        if is_stuck and self.evict is not None:
-            self.ending = SLOW
+        if self.sending_since is not None and now - self.sending_since > STUCK_SECONDS:
+            self.send_away(SLOW)
+
+    def send_away(self, ending: Ending) -> None:
+        """End the connection although a send of it does not come back."""
+        if self.evict is not None:
+            logger.info("reader.sent_away", extra={"reason": ending.reason, "user_id": self.user_id})
+            self.ending = ending
             evict, self.evict = self.evict, None
             evict()

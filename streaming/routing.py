@@ -6,9 +6,11 @@ from django.urls import path
 
 from streaming.consumers.feed import feed_socket
 from streaming.consumers.run import run_socket
+from streaming.consumers.shell import shell_socket
 
 # Django's path() is typed for views; Channels' URLRouter takes ASGI applications in their place.
 websocket_urlpatterns = [
     path("ws/v1/runs/", cast(Any, feed_socket)),
     path("ws/v1/runs/<str:run_id>/", cast(Any, run_socket)),
+    path("ws/v1/shells/<str:shell_id>/", cast(Any, shell_socket)),
 ]

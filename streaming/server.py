@@ -11,6 +11,7 @@ import gc
 import importlib
 import logging
 import os
+import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,13 +27,14 @@ from daphne.endpoints import build_endpoint_description_strings  # noqa: E402
 from daphne.ws_protocol import WebSocketProtocol  # noqa: E402
 from twisted.internet import defer, reactor  # noqa: E402
 
+from runs import failpoints  # noqa: E402
 from runs.conf import limits  # noqa: E402
 from streaming.bounds import bound_bodies  # noqa: E402
 from streaming.flow import FlowServer, quiet_autobahn  # noqa: E402
 
 logger = logging.getLogger("streaming.server")
 
-THREADS = 16  # requests that are being answered at once; as many as Django's database pool has connections
+THREADS = 16  # requests that are being answered at once; each thread has a database connection of its own
 DRAIN_SECONDS = 10.0
 FLUSH_SECONDS = 1.0
 SERVICE_RESTART = 1012
@@ -125,18 +127,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--application", default="config.asgi", help="module that holds `application`")
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ["OUTLIVE_DB_POOL"] = "1"  # a thread per request must not be a connection per request
     quiet_autobahn(importlib.import_module("autobahn.websocket.protocol"))
     application = importlib.import_module(chosen.application).application
     hubs = importlib.import_module("streaming.current")
     # Loads every view now: else the first request waits for a second of imports.
     importlib.import_module("django.urls").get_resolver().url_patterns  # noqa: B018
+    raise_file_limit()
+    failpoints.arm_from_environment(os.environ)
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "answer"))
     server = OutliveServer(application, hubs=hubs, host=chosen.host, port=chosen.port)
     reactor.callWhenRunning(_warm_up, hubs)
     gc.freeze()  # what was loaded until here stays: no full collection has to walk through it
     server.run()
     return server.exit_code
+
+
+def raise_file_limit() -> int:
+    """Let this process have as many sockets as the system allows it; the soft limit is often 1,024. Returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _warm_up(hubs: Any) -> None:

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from runs.ids import BadId, parse_id
 from runs.states import TERMINAL_EVENT
+from streaming.budget import RingBudget
 from streaming.reader import Reader
 from streaming.reads import Row
 from streaming.ring import Ring
@@ -11,6 +12,7 @@ from streaming.ring import Ring
 # Only a hint that makes the hub read the row at once: a nested value of a tool may hold these bytes too.
 _TERMINAL_HINTS = tuple(f'"type":"{kind}"'.encode() for kind in TERMINAL_EVENT.values())
 MAX_PENDING = 500  # changed runs that one follower of a feed has not been told yet
+MAX_KNOWN = 2_000  # runs of a tenant whose version a feed remembers; of an older one it may tell a change twice
 
 
 class BadBell(ValueError):
@@ -20,15 +22,24 @@ class BadBell(ValueError):
 class Stream:
     """One followed stream of events."""
 
-    def __init__(self, run_id: UUID, stream_id: UUID) -> None:
+    def __init__(self, run_id: UUID, stream_id: UUID, budget: RingBudget) -> None:
         self.run_id, self.id = run_id, stream_id
         self.channel = stream_channel(stream_id)
-        self.ring = Ring(stream_id)
+        self.ring = Ring(stream_id, budget)
         self.readers: set[Reader] = set()
         self.floor = 1
         self.ended_at: int | None = None  # the head when the row said that the attempt has ended
         self.successor: UUID | None = None  # the stream of a newer attempt
         self.is_due = False  # its row is worth a look now
+        self.version = 0  # of the run's row
+        self.watchers: set[Reader] = set()  # those who want to know of each change of the row
+
+    def notice(self, version: int) -> None:
+        """Take the version of the row."""
+        if version > self.version:
+            self.version = version
+            for reader in tuple(self.watchers):
+                reader.poke()
 
     def hear(self, payload: bytes) -> bool:
         """Take a doorbell. False: it says nothing new. Raises: BadBell."""
@@ -58,6 +69,10 @@ class Stream:
         """Wake all followers."""
         for reader in tuple(self.readers):
             reader.poke()
+
+    def close(self) -> None:
+        """Give up what it holds: nobody follows it any more."""
+        self.ring.clear()
 
 
 class Feed:
@@ -105,7 +120,10 @@ class Feed:
     def _change(self, run_id: UUID, version: int) -> bool:
         if self._known.get(run_id, 0) >= version:
             return False
+        self._known.pop(run_id, None)  # a run that changes is the newest one
         self._known[run_id] = version
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
         for reader in self.readers:
             pending = self._pending.setdefault(reader, {})
             # A follower that does not keep up is told the newest changes; its page reloads the list anyway.
@@ -113,6 +131,9 @@ class Feed:
                 del pending[next(iter(pending))]
             pending[run_id] = version
         return True
+
+    def close(self) -> None:
+        """Nobody follows it any more; it goes as it is."""
 
 
 def stream_channel(stream_id: UUID) -> bytes:

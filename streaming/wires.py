@@ -16,14 +16,22 @@ class Wire(Protocol):
         """Encode a control frame."""
 
 
-def websocket_frame(payload: bytes) -> bytes:
-    """Make a whole server-to-client text frame (RFC 6455 section 5.2), valid while no extension is negotiated."""
+def size_of(message: Any) -> int:
+    """Give the bytes of what a wire has made."""
+    return len(message) if isinstance(message, bytes) else len(message.get("frame") or message["text"])
+
+
+def websocket_frame(payload: bytes, *, first: bytes = b"\x81") -> bytes:
+    """Make a whole server-to-client frame (RFC 6455 section 5.2), valid while no extension is negotiated.
+
+    Args: first: what its first byte says, a text frame or (0x82) a binary one.
+    """
     n = len(payload)
     if n < 126:
-        return b"\x81" + bytes([n]) + payload
+        return first + bytes([n]) + payload
     if n < 65_536:
-        return b"\x81\x7e" + n.to_bytes(2, "big") + payload
-    return b"\x81\x7f" + n.to_bytes(8, "big") + payload
+        return first + b"\x7e" + n.to_bytes(2, "big") + payload
+    return first + b"\x7f" + n.to_bytes(8, "big") + payload
 
 
 class TextWire:
@@ -35,6 +43,10 @@ class TextWire:
     def control(self, control: Control) -> Any:
         return {"type": "websocket.send", "text": control.text()}
 
+    def binary(self, data: bytes) -> Any:
+        """Encode bytes as they are."""
+        return {"type": "websocket.send", "bytes": data}
+
 
 class FrameWire(TextWire):
     """WebSocket messages with the frame ready-made, which only our own server understands (streaming/server.py).
@@ -44,6 +56,12 @@ class FrameWire(TextWire):
 
     def events(self, stream_id: UUID, body: bytes) -> Any:
         return {"type": "websocket.send", "frame": websocket_frame(json_list(body))}
+
+    def control(self, control: Control) -> Any:
+        return {"type": "websocket.send", "frame": websocket_frame(control.text().encode("ascii"))}
+
+    def binary(self, data: bytes) -> Any:
+        return {"type": "websocket.send", "frame": websocket_frame(data, first=b"\x82")}
 
 
 class SseWire:

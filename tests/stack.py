@@ -7,6 +7,7 @@ agent writes its progress into `tokens` (see runs/agents/builtin/probe.py).
 import contextlib
 import json
 import os
+import pwd
 import signal
 import socket
 import struct
@@ -21,18 +22,27 @@ from typing import Any
 import httpx
 import psutil
 
+from tests.second_try import of_this_try
+
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 180.0
+START_SECONDS = 240.0
+LOGS, LOG_LINES, LOG_CHARACTERS = ("web", "workers", "supervisor"), 6, 400
 
 
-def wait_until[T](ask: Callable[[], T], *, seconds: float = 30.0, what: str = "it") -> T:
-    """Ask until the answer is true, then return it. Raises: AssertionError naming what never came."""
+def wait_until[T](ask: Callable[[], T], *, seconds: float = 60.0, what: str | Callable[[], str] = "it") -> T:
+    """Ask until the answer is true, then return it.
+
+    Raises: AssertionError naming what never came, and what the last answer was. what: a text, or what makes it at the
+    end, where it tells how things are then.
+    """
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while True:
         if answer := ask():
             return answer
+        if time.monotonic() > end:
+            name = what if isinstance(what, str) else what()
+            raise AssertionError(f"{name} did not happen within {seconds:.0f} s; the last answer: {answer!r:.300}")
         time.sleep(0.02)
-    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
 
 
 @dataclass
@@ -80,11 +90,13 @@ class LiveStack:
 
     def __post_init__(self) -> None:
         self.client = httpx.Client(
-            base_url=f"{self.base_url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=30.0
+            base_url=f"{self.base_url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=60.0
         )
 
     def start(self, agent: str, input: dict[str, Any], **more: Any) -> dict[str, Any]:
-        """Start a run over HTTP and return the run object."""
+        """Start a run over HTTP and return the run object. A `key` of its input names its probe."""
+        if "key" in input:
+            input = input | {"key": of_this_try(input["key"])}
         answer = self.client.post("/runs", json={"agent": agent, "input": input, **more})
         assert answer.status_code == 201, answer.text
         run: dict[str, Any] = answer.json()
@@ -105,13 +117,19 @@ class LiveStack:
         """Wait until the run has one of these statuses, and return it."""
         wanted = statuses or ("completed", "failed", "cancelled", "needs_reconciliation")
 
-        def look() -> dict[str, Any] | None:
-            run = self.run(run_id)
-            return run if run["status"] in wanted else None
+        run: dict[str, Any] = {}
 
-        found = wait_until(look, seconds=seconds, what=f"{run_id} {'/'.join(wanted)}")
-        assert found is not None
-        return found
+        def look() -> bool:
+            run.clear()
+            run.update(self.run(run_id))
+            return run["status"] in wanted
+
+        def what() -> str:
+            told = [f"{event['type']} {event['data']}"[:120] for event in self.events(run_id)[-12:]]
+            return f"{run_id} {'/'.join(wanted)}, which is {run} after {told}:"
+
+        wait_until(look, seconds=seconds, what=what)
+        return run
 
     def events(self, run_id: str) -> list[dict[str, Any]]:
         """Return every stored event of the run."""
@@ -127,7 +145,7 @@ class LiveStack:
 
     def probe(self, key: str) -> Probe:
         """Return the probe of a scripted run."""
-        return Probe(self.tokens / key)
+        return Probe(self.tokens / of_this_try(key))
 
     def cli(self, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Run the `outlive` command to its end."""
@@ -141,17 +159,31 @@ class LiveStack:
         return os.environ | {"OUTLIVE_BASE_URL": self.base_url, "OUTLIVE_TOKEN": self.token}
 
     def processes(self, marker: str) -> list[psutil.Process]:
-        """Return the processes of this installation whose command line holds the marker."""
-        found = []
+        """Return the processes of this installation whose command line holds the marker.
+
+        Not those that such a one has forked: until it becomes another program, a child looks like its parent.
+        """
+        found: dict[int, tuple[psutil.Process, int]] = {}
         for child in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if marker in " ".join(child.cmdline()):
-                    found.append(child)
-        return found
+                    found[child.pid] = child, child.ppid()
+        return [child for child, parent in found.values() if parent not in found]
+
+    def the(self, marker: str) -> psutil.Process:
+        """Return the one process that the marker names, which is waited for: what dies is started again."""
+        found: list[psutil.Process] = []
+
+        def is_one() -> bool:
+            found[:] = self.processes(marker)
+            return len(found) == 1
+
+        wait_until(is_one, seconds=60, what=lambda: f"one process {marker} in place of {found}")
+        return found[0]
 
     def kill(self, marker: str) -> None:
         """SIGKILL the one process that the marker names, and see it gone."""
-        (process,) = self.processes(marker)
+        process = self.the(marker)
         process.kill()
         wait_until(lambda: not is_alive(process.pid), what=f"death of {marker}")
 
@@ -161,12 +193,19 @@ class LiveStack:
             "delay_seconds": 0, "drop_after_commit": False, "never_answer": False, "fail_after_effect": False,
             "refuse": False, "lookup_fails": False, "key_prefix": None, "times": None,
         }  # fmt: skip
-        httpx.put(f"{self.target_url}/switches", json=well | switches, timeout=10).raise_for_status()
+        httpx.put(f"{self.target_url}/switches", json=well | switches, timeout=60).raise_for_status()
+
+    def last_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield, for each program of ours, the name of its log and what it said last: for the report of a failure."""
+        for name in LOGS:
+            with contextlib.suppress(OSError):
+                lines = (self.state / "logs" / f"{name}.log").read_text(errors="replace").splitlines()[-LOG_LINES:]
+                yield name, "\n".join(line[:LOG_CHARACTERS] for line in lines)
 
     def effects(self, run_id: str) -> dict[str, int]:
         """Return how often each operation of a run took effect at the demo target, by key."""
         prefix = run_id.removeprefix("run_")
-        answer = httpx.get(f"{self.target_url}/effects", timeout=10).json()
+        answer = httpx.get(f"{self.target_url}/effects", timeout=60).json()
         rows = answer["effects"] if isinstance(answer, dict) else answer
         counts: dict[str, int] = {}
         for row in rows:
@@ -197,11 +236,14 @@ def live_stack(folder: Path, **environ: str) -> Iterator[LiveStack]:
     tokens.mkdir(parents=True)
     clean = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDIS_URL", "OUTLIVE_SECRET_KEY", "CI"}}
     state, port = folder / "state", free_port()
+    ourselves = pwd.getpwuid(os.geteuid()).pw_name
+    own = {"OUTLIVE_STATE": str(state), "BENCH_TOK": str(tokens)}
+    own["OUTLIVE_COMMAND_USER"] = ourselves  # the commands of tests write to folders of ours
     log = (folder / "up.log").open("w+")
     process = subprocess.Popen(
         [sys.executable, "-m", "config.stack", "up", "--port", str(port)],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True, start_new_session=True,
-        env=clean | {"OUTLIVE_STATE": str(state), "BENCH_TOK": str(tokens)} | environ,
+        env=clean | own | environ,
     )  # fmt: skip
     try:
         wait_until(lambda: "is ready" in (folder / "up.log").read_text() or process.poll() is not None,

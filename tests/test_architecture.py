@@ -58,6 +58,19 @@ def test_only_decisions_write_runs_and_their_ledger(path):
     assert guarded_writes(path.read_text()) == []
 
 
+WALL_CLOCK = re.compile(r"\b(datetime\.now|datetime\.utcnow|timezone\.now|time\.time)\(")
+DATABASE_CLOCK = re.compile(r"\bclock\.(now|time)\(")  # runs/clock.py
+# Here it only labels: when an event was made, since when a call is out. Nothing is decided by it.
+LABELS = {"decisions/fresh.py", "execution/deltas.py", "execution/gate.py", "execution/tool_call.py"}
+
+
+def test_b32_nothing_is_decided_by_the_clock_of_a_process() -> None:
+    """Leases, deadlines and timers are compared with PostgreSQL's clock, and within a process with CLOCK_BOOTTIME."""
+    decides = [p for name in ("decisions", "execution", "supervisor") for p in (ROOT / "runs" / name).rglob("*.py")]
+    for clock, allowed in ((WALL_CLOCK, set()), (DATABASE_CLOCK, LABELS)):
+        assert {str(p.relative_to(ROOT / "runs")) for p in decides if clock.search(p.read_text())} == allowed
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_module_fits_in_three_hundred_lines_and_says_why_it_exists(path):
     text = path.read_text()

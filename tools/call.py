@@ -11,6 +11,7 @@ from tools.effects import JSON
 from tools.errors import PermitExpired, PermitUsed
 from tools.permit import Permit
 from tools.processes.host import ProcessHost
+from tools.processes.terminals.owned import Terminals
 from tools.scope import Scope, boottime
 
 
@@ -35,6 +36,8 @@ class ToolCall:
     processes: ProcessHost
     progress: Callable[[JSON], Awaitable[None]]
     deadline: float | None = None
+    terminals: Terminals | None = None  # where this machine has a host of them
+    user: tuple[int, int] | None = None  # uid and gid of who its commands run as; None: who we are
 
     @property
     def process_key(self) -> str:

@@ -16,11 +16,13 @@ from tools.effects import JSON, Effect, LookUp, Outcome, Receipt
 from tools.errors import OutcomeUnknown, PermitVoid, ToolError
 from tools.plain_json import clean_json, clean_text
 from tools.processes.blocking import call_blocking
+from tools.retry import Retry
 from tools.scope import Scope, boottime
 
 logger = logging.getLogger(__name__)
 
 type LookUpFunction = Callable[[LookUpCall], Awaitable[LookUp]]
+type AdoptFunction = Callable[[ToolCall, Mapping[str, Any]], Awaitable[Receipt | None]]
 type CompensateFunction = Callable[[ToolCall, Mapping[str, Any], Receipt], Awaitable[Receipt]]
 
 REDACTED = "[redacted]"
@@ -34,7 +36,9 @@ class ToolSpec:
     target_bound_seconds: how long the target may still work on it after that; both make the horizon of RULES H6.
     blocking: `fn` is synchronous and runs in a child process. process: the call is a process tree, so "process tree
     empty" settles it. redact: argument names that events and pages do not show. look_up_setting: the setting without
-    which `look_up` cannot be used.
+    which `look_up` cannot be used. retry: how often a call that was refused for now is tried, under one operation key.
+    adopt: waits for the end of a call that an older claim has begun and that lives on without it, and returns its
+    receipt, or None where nobody can tell. It begins nothing, so its permit is none.
     """
 
     name: str
@@ -51,7 +55,9 @@ class ToolSpec:
     process: bool
     redact: frozenset[str]
     look_up_setting: str | None
+    retry: Retry
     call_parameter: str | None
+    adopt: AdoptFunction | None = None
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, JSON]:
         """Return the arguments as canonical JSON with defaults filled in.
@@ -78,11 +84,32 @@ class ToolSpec:
         to judge by `call.permit.is_used`. A process stops its own tree.
         Raises: ScopeCancelled (reads only), asyncio.CancelledError; ToolArgumentsInvalid never (it is a receipt).
         """
+        return await self._judged(call, lambda bounded: self._checked(bounded, arguments))
+
+    async def undo(self, call: ToolCall, arguments: Mapping[str, Any], receipt: Receipt) -> Receipt:
+        """Compensate what `receipt` names, under the permit and key of the compensation; errors as in `call`.
+
+        Raises: asyncio.CancelledError.
+        """
+        compensate = self.compensate
+        assert compensate is not None  # asked for only where the tool offers it
+        return await self._judged(call, lambda bounded: self._bounded(bounded, compensate(bounded, arguments, receipt)))
+
+    @staticmethod
+    async def _bounded(call: ToolCall, work: Awaitable[Receipt]) -> Receipt:
+        left = call.remaining()
+        async with asyncio.timeout(None if math.isinf(left) else left):
+            return await work
+
+    async def _checked(self, call: ToolCall, arguments: Mapping[str, Any]) -> object:
+        return await self._run(call, parameters.parse(self.parameters, arguments, tool=self.name))
+
+    async def _judged(self, call: ToolCall, work: Callable[[ToolCall], Awaitable[object]]) -> Receipt:
+        """Do the work within the tool's own time, and make a receipt of whatever comes of it."""
         own_end = boottime() + self.timeout_seconds
         call = dataclasses.replace(call, deadline=own_end if call.deadline is None else min(own_end, call.deadline))
         try:
-            checked = parameters.parse(self.parameters, arguments, tool=self.name)
-            return _as_receipt(await self._run(call, checked))
+            return _as_receipt(await work(call))
         except PermitVoid as error:
             # A second use is a bug of the adapter, and its first use may have had an effect.
             if call.permit.is_used:

@@ -32,7 +32,8 @@ from tools.errors import (
     ToolError,
 )
 from tools.permit import Permit
-from tools.spec import CompensateFunction, LookUpFunction, ToolSpec
+from tools.retry import Retry
+from tools.spec import AdoptFunction, CompensateFunction, LookUpFunction, ToolSpec
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -42,6 +43,7 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.MISSING
+ONCE: Final = Retry(tries=1)
 
 
 def tool(
@@ -56,6 +58,8 @@ def tool(
     process: bool = False,
     redact: Iterable[str] = (),
     look_up_setting: str | None = None,
+    retry: Retry = ONCE,
+    adopt: AdoptFunction | None = None,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a function a registered tool; the decorated name is then the ToolSpec.
 
@@ -86,7 +90,9 @@ def tool(
             process=process,
             redact=frozenset(redact),
             look_up_setting=look_up_setting,
+            retry=retry,
             call_parameter=parameters.takes_call(fn),
+            adopt=adopt,
         )
         registry.register(spec)
         return spec
@@ -132,6 +138,7 @@ __all__ = [
     "PermitExpired",
     "PermitUsed",
     "Receipt",
+    "Retry",
     "ToolArgumentsInvalid",
     "ToolCall",
     "ToolError",

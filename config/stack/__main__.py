@@ -1,4 +1,4 @@
-"""The command line: `python -m config.stack up | down | services`."""
+"""The command line: `python -m config.stack up | down | manage | services`."""
 
 import argparse
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from config.stack.console import complain
 from config.stack.errors import StackError
+from config.stack.manage import run_manage
 from config.stack.ports import parse_port
 from config.stack.services import run_with_services
 from config.stack.up import run_down, run_up
@@ -22,6 +23,8 @@ def main(argv: list[str]) -> int:
             return run_up(os.environ, port=parse_port(options.port or os.environ.get("PORT") or DEFAULT_PORT))
         if options.command == "down":
             return run_down(os.environ)
+        if options.command == "manage":
+            return run_manage(options.argv, os.environ)
         return run_with_services(
             options.argv, os.environ, root=options.state and Path(options.state).absolute(), fast=options.fast
         )
@@ -38,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start everything and stay until Ctrl-C")
     up.add_argument("--port", help=f"of the web server (default: $PORT, else {DEFAULT_PORT})")
     commands.add_parser("down", help="stop the stack of this checkout")
+    manage = commands.add_parser("manage", help="run a command of manage.py on what runs in this checkout")
+    manage.add_argument("argv", nargs=argparse.REMAINDER, help="the command and its options")
     services = commands.add_parser("services", help="run a command with PostgreSQL and Valkey")
     services.add_argument("--state", help="folder that keeps the data (default: a temporary one)")
     services.add_argument("--fast", action="store_true", help="no crash safety, for tests")

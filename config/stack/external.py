@@ -1,11 +1,13 @@
-"""Programs that only tests need, Chromium and Node: found, else installed as root, else it is said how."""
+"""Programs that only tests need (Chromium, nginx, vim and such): found, else installed as root, else said how."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from config.stack.retry import run_with_retries
 
@@ -21,6 +23,7 @@ class External:
     commands: tuple[str, ...]
     package: str
     tests: str
+    probe: str = "--version"  # what it is asked to see whether it runs
 
 
 CHROMIUM = External(
@@ -38,7 +41,17 @@ CHROMIUM = External(
     "the browser tests",
 )
 NODE = External("Node", "OUTLIVE_NODE", ("node", "nodejs"), "nodejs", "the JavaScript tests")
-EXTERNALS = (CHROMIUM, NODE)
+# /usr/sbin is on no ordinary user's PATH.
+NGINX = External("nginx", "OUTLIVE_NGINX", ("nginx", "/usr/sbin/nginx"), "nginx", "the proxy tests", probe="-v")
+FAKETIME = External("faketime", "OUTLIVE_FAKETIME", ("faketime",), "faketime", "the test of clocks that are wrong")
+SSHD = External("sshd", "OUTLIVE_SSHD", ("sshd", "/usr/sbin/sshd"), "openssh-server", "the SSH tests", probe="-V")
+# What people run in shells.
+VIM = External("vim", "OUTLIVE_VIM", ("vim",), "vim", "the browser tests of shells")
+LESS = External("less", "OUTLIVE_LESS", ("less",), "less", "the browser tests of shells")
+TOP = External("top", "OUTLIVE_TOP", ("top",), "procps", "the browser tests of shells", probe="-h")
+EXTERNALS = (CHROMIUM, NODE, NGINX, FAKETIME, SSHD, VIM, LESS, TOP)
+# What Debian asks whether a new package may start its service (101: no).
+SERVICES = Path("/usr/sbin/policy-rc.d")
 
 
 def find(program: External, environ: Mapping[str, str]) -> str | None:
@@ -46,14 +59,14 @@ def find(program: External, environ: Mapping[str, str]) -> str | None:
     given = environ.get(program.variable)
     for command in (given,) if given else program.commands:
         path = shutil.which(command, path=environ.get("PATH"))
-        if path and _runs(path):
+        if path and _runs(path, program.probe):
             return path
     return None
 
 
-def _runs(path: str) -> bool:
+def _runs(path: str, probe: str) -> bool:
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, timeout=PROBE_SECONDS, check=False)
+        done = subprocess.run([path, probe], capture_output=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -68,7 +81,22 @@ def install(packages: list[str]) -> None:
     print(f"Installing {', '.join(packages)} (apt-get)", flush=True)
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
     if run_with_retries([*apt, "update"], what="apt-get update"):
-        run_with_retries([*apt, "install", "-y", "--no-install-recommends", *packages], what="apt-get install")
+        with no_services(SERVICES):
+            run_with_retries([*apt, "install", "-y", "--no-install-recommends", *packages], what="apt-get install")
+
+
+@contextlib.contextmanager
+def no_services(policy: Path) -> Iterator[None]:
+    """Keep new packages from starting services: tests start their own, and nobody asked to have this machine opened."""
+    if policy.exists():  # whoever wrote it has decided
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
 
 
 def ensure(environ: Mapping[str, str], *, install: Callable[[list[str]], None] = install) -> list[str]:

@@ -1,10 +1,13 @@
 """Ports: is the wanted one free, and which ones are."""
 
+import contextlib
+import secrets
 import socket
 
 from config.stack.errors import PortTaken, UsageProblem
 
 LOOPBACK = "127.0.0.1"
+UNASKED = range(20_000, 32_768)  # Linux gives out 32,768 and above
 
 
 def parse_port(text: str) -> int:
@@ -41,12 +44,16 @@ def require_free(port: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different free ports. All are held until the last is found, so none comes twice."""
-    probes = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((LOOPBACK, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Return `count` different free ports. All are held until the last is found, so none comes twice.
+
+    Below those that the kernel gives to outgoing connections: one of these would now and then be taken before its use.
+    """
+    with contextlib.ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            port = secrets.choice(UNASKED)
+            with contextlib.suppress(OSError):
+                probe.bind((LOOPBACK, port))
+                found.append(port)
+        return found

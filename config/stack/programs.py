@@ -7,15 +7,22 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from config.stack.children import ChildSpec
 from config.stack.logs import appended_since_now
+from config.stack.node import node_program
 from config.stack.ports import LOOPBACK, free_ports
-from config.stack.state import CHECKOUT, StateFolder, load_demo, write_private
+from config.stack.state import CHECKOUT, LONGEST_TERMINAL_NAME, StateFolder, load_demo, socket_folder, write_private
+from config.stack.takeover import STACK_VARIABLE
 
 PYTHON = sys.executable
 ANSWER_SECONDS = 2.0
 READY_SECONDS = 120.0
+WARDEN = CHECKOUT / "tools" / "processes" / "warden.py"
+SCREENS = CHECKOUT / "tools" / "processes" / "terminals" / "screens" / "main.mjs"
+# All that the host of terminals gets: what runs in a shell can read its parent's environment where it is the same user.
+HOST_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", STACK_VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ def program_environ(environ: Mapping[str, str], state: StateFolder, addresses: A
         "OUTLIVE_LOCAL_MODEL_URL": f"http://{LOOPBACK}:{addresses.model}",
         "OUTLIVE_STATE": str(state.root),
         "OUTLIVE_WORKSPACES": str(state.workspaces),
+        "OUTLIVE_TERMINALS": str(socket_folder(state.root / "terminals", longest_name=LONGEST_TERMINAL_NAME)),
         "TARGET_URL": addresses.target_url,
         "MAIL_LOOKUP_URL": addresses.target_url,
         "SMTP_HOST": LOOPBACK,
@@ -80,6 +88,25 @@ def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addre
         level = environ.get("OUTLIVE_LOG_LEVEL", "INFO").upper()
         return appended_since_now(state.log(name), word) if level in ("DEBUG", "INFO") else None
 
+    folder = environ.get("OUTLIVE_TERMINALS") or str(state.root / "terminals")
+    terminals = ChildSpec(
+        name="terminals",
+        argv=(PYTHON, "-I", "-S", str(WARDEN), "terminals", folder),
+        marker="warden.py terminals",
+        environ={name: environ[name] for name in HOST_ENVIRONMENT if name in environ},
+        ready=lambda: is_served(f"{folder}/host.sock", socket.SOCK_SEQPACKET),
+        ready_within_seconds=READY_SECONDS,
+        stop_within_seconds=5.0,  # shells get HUP, three seconds, and KILL
+    )
+    screens = ChildSpec(
+        name="screens",
+        argv=(node_program(Path(sys.prefix), environ), str(SCREENS), folder),
+        marker="screens/main.mjs",
+        environ={name: environ[name] for name in HOST_ENVIRONMENT if name in environ},
+        ready=lambda: is_served(f"{folder}/screens.sock", socket.SOCK_STREAM),
+        ready_within_seconds=READY_SECONDS,
+        stop_within_seconds=3.0,
+    )
     target = ("-m", "tools.target", "--port", str(addresses.target), "--smtp-port", str(addresses.mail))
     model = ("-m", "tools.models.server", "--port", str(addresses.model), "--die-with-parent")
     web = ("-m", "streaming.server", "--host", LOOPBACK, "--port", str(addresses.web))
@@ -90,6 +117,8 @@ def child_specs(environ: Mapping[str, str], state: StateFolder, addresses: Addre
         spec("target", *target, *kept, ready=lambda: is_listening(addresses.target)),
         spec("model", *model, ready=lambda: is_listening(addresses.model)),
         spec("supervisor", *supervisor, ready=says("supervisor", "supervisor.started"), stop_within_seconds=3.0),
+        terminals,
+        screens,
         spec("workers", *workers, ready=says("workers", "worker.ready"), stop_within_seconds=5.0),
         spec("web", *web, ready=lambda: answers_http(addresses.web), stop_within_seconds=5.0),
     ]
@@ -99,6 +128,16 @@ def is_listening(port: int) -> bool:
     """Tell whether somebody accepts connections on the port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=ANSWER_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def is_served(path: str, kind: socket.SocketKind) -> bool:
+    """Tell whether somebody accepts connections at a local socket."""
+    try:
+        with socket.socket(socket.AF_UNIX, kind) as probe:
+            probe.connect(path)
             return True
     except OSError:
         return False

@@ -11,7 +11,7 @@ from pathlib import Path
 from config.stack.errors import StackError
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-OTHER_USERS = ("postgres", "nobody", "daemon")
+OTHER_USERS = ("postgres", "daemon")  # not nobody: commands of agents and local shells run as that
 PROBE_SECONDS = 20
 
 

@@ -1,4 +1,4 @@
-"""Make the virtual environment fit the requirements files: `python -m config.stack.set_up app|dev`.
+"""Make .venv fit the requirements files and node_modules its lock: `python -m config.stack.set_up app|dev`.
 
 Standard library only, because it runs before anything is installed. A copy of each requirements file is kept in the
 environment once it is installed; only a file that differs from its copy is installed again, so a second call costs
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from config.stack.node import install_packages, npm_command, packages_fit
 from config.stack.retry import run_with_retries
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,7 @@ FILES = {
     "app": ("requirements.txt", "requirements-model.txt"),
     "dev": ("requirements.txt", "requirements-model.txt", "requirements-dev.txt"),
 }
+NODE_FILE = "requirements-node.txt"  # for machines whose Node is too old, has no npm, or is not there
 LOCATION = "installed/location"
 COMMAND = """#!/bin/sh
 # The command line of this checkout.
@@ -39,7 +41,12 @@ def set_up(checkout: Path, what: str) -> bool:
         if missing and not _install(checkout, venv, missing):
             return False
         _link_checkout(checkout, venv)
-    return True
+        if packages_fit(checkout) or _install_node_packages(checkout, venv):
+            return True
+    if what == "app":
+        # Runs need none of it, and a shell can be read and stopped without; the next start tries again.
+        print("outlive: going on without xterm.js: pages show shells as text only", file=sys.stderr)
+    return what == "app"
 
 
 @contextlib.contextmanager
@@ -102,6 +109,18 @@ def _install(checkout: Path, venv: Path, names: list[str]) -> bool:
         stamp.write_text(wanted[name])
     print(f"Installed in {time.monotonic() - started:.0f} s", flush=True)
     return True
+
+
+def _install_node_packages(checkout: Path, venv: Path) -> bool:
+    npm = npm_command(venv, os.environ)
+    if npm is None:
+        if not _install(checkout, venv, [NODE_FILE]):
+            return False
+        npm = npm_command(venv, os.environ)
+    if npm is None:
+        print(f"outlive: the Node of {NODE_FILE} does not run here: set OUTLIVE_NODE to one with npm", file=sys.stderr)
+        return False
+    return install_packages(checkout, npm)
 
 
 def _link_checkout(checkout: Path, venv: Path) -> None:

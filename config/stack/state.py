@@ -18,6 +18,7 @@ from config.stack.identity import ProcessRecord, command_line, load_record, reco
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOCKET_PATH_BYTES = 100  # the kernel takes 107 (macOS 103) with the NUL
 LONGEST_SOCKET_NAME = 16  # ".s.PGSQL.5432" and a little more
+LONGEST_TERMINAL_NAME = 48  # 32 digits, ".sock", and the id of the process that makes it
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 
@@ -75,14 +76,14 @@ def create_folder(root: Path) -> StateFolder:
     return state
 
 
-def socket_folder(wanted: Path) -> Path:
+def socket_folder(wanted: Path, *, longest_name: int = LONGEST_SOCKET_NAME) -> Path:
     """Return `wanted` when a socket in it has an address that all programs can take, else a short folder of ours.
 
     The system allows about 100 bytes, and not every client decodes a blank in a URL.
     """
     text = str(wanted)
     wanted.mkdir(exist_ok=True, parents=True, mode=0o700)
-    if len(os.fsencode(text)) + LONGEST_SOCKET_NAME <= SOCKET_PATH_BYTES and PLAIN_PATH.fullmatch(text):
+    if len(os.fsencode(text)) + longest_name <= SOCKET_PATH_BYTES and PLAIN_PATH.fullmatch(text):
         return wanted
     name = hashlib.sha256(os.fsencode(text)).hexdigest()[:12]
     short = Path("/tmp") / f"outlive-{os.geteuid()}-{name}"

@@ -3,8 +3,8 @@
 from django.contrib import admin
 from django.utils.translation import gettext_lazy
 
-from runs.admin import identity, ledger, runs
+from runs.admin import compensations, identity, ledger, runs, shells
 
 admin.site.site_header = admin.site.site_title = gettext_lazy("Outlive: operators' desk")
 
-__all__ = ["identity", "ledger", "runs"]
+__all__ = ["compensations", "identity", "ledger", "runs", "shells"]

@@ -17,11 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from runs.access import SCOPES, issue_token
-from runs.admin.desk import Rows, managed_tenants
+from runs.admin.desk import Listed, managed_tenants
 from runs.models import ApiToken, AuditEntry, Membership, Tenant
 
 
-class Managed(Rows):
+class Managed(Listed):
     """Rows of the tenants that the visitor manages."""
 
     tenant_path = "tenant"

@@ -1,27 +1,30 @@
 """The operation ledger at the operators' desk: what was sent, what is known, and the verdict on what is not.
 
 A verdict is a preview first, then a confirmation; both carry the version that the operator read, so that two
-operators cannot overwrite each other. Only services.settle_operation decides.
+operators cannot overwrite each other. Only services.settle_operation decides. A look-up only brings evidence, so it
+may be asked for in bulk; a verdict may not.
 """
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from runs import services
 from runs.admin.desk import ReadOnly, ReadOnlyLines, actor_in, as_json, status_text
+from runs.compensating import can_compensate
 from runs.errors import NotYet, OutliveError, StaleVersion
 from runs.ids import text_id
-from runs.models import Evidence, Operation, Run
+from runs.models import Compensation, Evidence, Operation, Run
 from runs.states import OperationState, Status
 
 
@@ -31,6 +34,13 @@ class EvidenceLines(ReadOnlyLines):
     model = Evidence
     fields = ("at", "kind", "happened", "fence", "detail", "by")
     show_change_link = False
+
+
+class CompensationLines(ReadOnlyLines):
+    """What was asked for to undo an operation."""
+
+    model = Compensation
+    fields = ("requested_at", "requested_by", "note", "state", "finished_at")
 
 
 class NeedsVerdict(admin.SimpleListFilter):
@@ -80,8 +90,8 @@ class OperationAdmin(ReadOnly):
     search_fields = ("key", "tool", "run__title")
     list_select_related = ("run", "settled_by")
     show_full_result_count = False
-    ordering = ("created_at",)
-    inlines = (EvidenceLines,)
+    inlines = (EvidenceLines, CompensationLines)
+    actions = ("look_up",)
     readonly_fields = ("outside_id", "arguments_json", "receipt_json")
     fieldsets = (
         (gettext_lazy("What we sent"), {"fields": ("outside_id", "key", "tool", "effect", "run", "step",
@@ -107,17 +117,59 @@ class OperationAdmin(ReadOnly):
         """Show what came back."""
         return as_json(operation.receipt)
 
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Show the newest first, and in the queue of verdicts what has waited longest."""
+        return ("created_at",) if request.GET.get(NeedsVerdict.parameter_name) == "open" else ("-created_at",)
+
     def get_urls(self) -> list[Any]:
         """Add the page that settles an operation."""
         settle = self.admin_site.admin_view(self.settle_view)
-        return [path("<uuid:operation_id>/settle/", settle, name="runs_operation_settle"), *super().get_urls()]
+        look_up = self.admin_site.admin_view(self.look_up_view)
+        return [
+            path("<uuid:operation_id>/settle/", settle, name="runs_operation_settle"),
+            path("<uuid:operation_id>/look-up/", look_up, name="runs_operation_look_up"),
+            *super().get_urls(),
+        ]
+
+    @admin.action(description=gettext_lazy("Look up the selected operations at their targets"))
+    def look_up(self, request: HttpRequest, queryset: QuerySet[Operation]) -> None:
+        """Have every selected operation that can be looked up asked for; say why the others are not."""
+        asked, refused = 0, Counter[str]()
+        for operation in queryset.select_related("run__tenant"):
+            try:
+                services.request_look_up(actor=actor_in(request, operation.run.tenant), operation_id=operation.pk)
+                asked += 1
+            except OutliveError as refusal:
+                refused[refusal.message] += 1
+        text = ngettext(
+            "%(n)s operation is being looked up. What the target says is added to its evidence.",
+            "%(n)s operations are being looked up. What the targets say is added to their evidence.",
+            asked,
+        )
+        if asked:
+            messages.success(request, text % {"n": asked})
+        for reason, count in refused.items():
+            messages.warning(request, _("Left as they are: %(n)s. %(why)s") % {"n": count, "why": reason})
+
+    def look_up_view(self, request: HttpRequest, operation_id: UUID) -> HttpResponse:
+        """Do the list's action for one operation."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        found = self.get_queryset(request).filter(pk=operation_id)
+        if not found:
+            raise Http404
+        self.look_up(request, found)
+        return HttpResponseRedirect(reverse("admin:runs_operation_settle", args=[operation_id]))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the operation, with the way to its verdict while it needs one."""
         operation = self.get_object(request, object_id)
-        context = {"can_settle": operation is not None and operation.state == OperationState.UNKNOWN}
+        context = {
+            "can_settle": operation is not None and needs_verdict(operation),
+            "can_compensate": operation is not None and can_compensate(operation),
+        }
         return super().change_view(request, object_id, form_url, (extra_context or {}) | context)
 
     def settle_view(self, request: HttpRequest, operation_id: UUID) -> HttpResponse:
@@ -126,7 +178,7 @@ class OperationAdmin(ReadOnly):
         if operation is None:
             raise Http404
         back = HttpResponseRedirect(reverse("admin:runs_operation_change", args=[operation.pk]))
-        if operation.state != OperationState.UNKNOWN:
+        if not needs_verdict(operation):
             messages.info(request, _("This operation is settled already."))
             return back
         form = VerdictForm(request.POST or None, initial={"version": operation.version})
@@ -172,6 +224,11 @@ class EvidenceAdmin(ReadOnly):
     list_filter = ("kind", "happened")
     list_select_related = ("operation", "by")
     show_full_result_count = False
+
+
+def needs_verdict(operation: Operation) -> bool:
+    """Say whether a person has to decide: nobody knows, or evidence speaks against what was decided."""
+    return operation.state == OperationState.UNKNOWN or operation.contradicted_at is not None
 
 
 def preview(operation: Operation, outcome: str) -> list[str]:

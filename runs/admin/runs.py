@@ -1,4 +1,4 @@
-"""Runs, attempts, steps, questions, files and the audit at the operators' desk, and stopping a run from there."""
+"""Runs, attempts, steps, questions, files and the audit at the operators' desk; stopping and retrying from there."""
 
 from typing import Any
 from uuid import UUID
@@ -16,10 +16,13 @@ from django.utils.translation import gettext_lazy
 from runs import services
 from runs.access import Actor
 from runs.admin.desk import ReadOnly, ReadOnlyLines, actor_in, as_json, status_text
+from runs.admin.forcing import force_stop_view
+from runs.admin.holding import hold_view
+from runs.admin.retrying import retry_view
 from runs.errors import OutliveError
 from runs.ids import text_id
 from runs.models import Artifact, Attempt, AuditEntry, Document, Event, Operation, Question, Run, Step
-from runs.states import CANCELLABLE, CancelReason
+from runs.states import CANCELLABLE, ENDED, SETTLED, CancelReason
 
 EVENT_ROWS = 100
 
@@ -28,7 +31,8 @@ class AttemptLines(ReadOnlyLines):
     """The attempts of a run."""
 
     model = Attempt
-    fields = ("number", "stream_id", "created_at", "ended_at", "status")
+    fk_name = "run"
+    fields = ("number", "stream_id", "created_at", "ended_at", "status", "created_by", "reason", "reuse", "keys")
     show_change_link = False
 
 
@@ -85,18 +89,19 @@ class RunAdmin(ReadOnly):
         (
             gettext_lazy("Stop"),
             {"fields": ("cancel_requested_at", "cancel_reason", "cancel_by", "cancel_note", "cancel_seen_at",
-                        "cancel_seen_by", "stop_deadline_at", "effects_json")},
+                        "cancel_seen_by", "cancel_seen_fence", "stop_deadline_at", "effects_json")},
         ),
         (
             gettext_lazy("Claim"),
             {"fields": ("attempt", "fence", "lease_owner", "lease_until", "open_ops", "unknown_ops", "waiting_for",
+                        "parent", "open_children", "descendants", "deaths", "budget_tokens",
                         "wake_at", "on_disconnect", "grace_seconds", "grace_expires_at", "control_count")},
         ),
         (
             gettext_lazy("Input and result"),
             {"fields": ("input_json", "result_json", "error_code", "error_message", "input_tokens", "output_tokens")},
         ),
-        (gettext_lazy("Events"), {"fields": ("last_seq", "floor_seq", "events")}),
+        (gettext_lazy("Events"), {"fields": ("last_seq", "floor_seq", "is_held", "events")}),
     )  # fmt: skip
 
     @admin.display(description=gettext_lazy("Id"))
@@ -145,16 +150,46 @@ class RunAdmin(ReadOnly):
         )
 
     def get_urls(self) -> list[Any]:
-        """Add the page that stops a run."""
+        """Add the pages that stop, force-stop, retry and hold a run."""
         stop = path("<uuid:run_id>/stop/", self.admin_site.admin_view(self.stop_view), name="runs_run_stop")
-        return [stop, *super().get_urls()]
+        retry = path("<uuid:run_id>/retry/", self.admin_site.admin_view(self.retry_view), name="runs_run_retry")
+        hold = path("<uuid:run_id>/hold/", self.admin_site.admin_view(self.hold_view), name="runs_run_hold")
+        force = self.admin_site.admin_view(self.force_stop_view)
+        forced = path("<uuid:run_id>/force-stop/", force, name="runs_run_force_stop")
+        return [stop, forced, retry, hold, *super().get_urls()]
+
+    def force_stop_view(self, request: HttpRequest, run_id: UUID) -> HttpResponse:
+        """Say what it means and ask why, then end the run without waiting."""
+        run = self.get_queryset(request).filter(pk=run_id).first()
+        if run is None:
+            raise Http404
+        return force_stop_view(request, run, self.admin_site.each_context(request))
+
+    def hold_view(self, request: HttpRequest, run_id: UUID) -> HttpResponse:
+        """Ask why, then hold the run or release it."""
+        run = self.get_queryset(request).filter(pk=run_id).first()
+        if run is None:
+            raise Http404
+        return hold_view(request, run, self.admin_site.each_context(request))
+
+    def retry_view(self, request: HttpRequest, run_id: UUID) -> HttpResponse:
+        """Ask why and what to reuse, then retry."""
+        run = self.get_queryset(request).filter(pk=run_id).first()
+        if run is None:
+            raise Http404
+        return retry_view(request, run, self.admin_site.each_context(request))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the run, with the stop button while it can be stopped."""
+        """Show the run, with the way to a stop while it can be stopped, and to a retry once it is settled."""
         run = self.get_object(request, object_id)
-        context = {"can_stop": run is not None and run.status in CANCELLABLE}
+        context = {
+            "can_stop": run is not None and run.status in CANCELLABLE,
+            "can_force_stop": run is not None and run.status not in ENDED,
+            "can_retry": run is not None and run.status in SETTLED,
+            "can_hold": run is not None and actor_in(request, run.tenant).may("run.hold", run),
+        }
         return super().change_view(request, object_id, form_url, (extra_context or {}) | context)
 
     def stop_view(self, request: HttpRequest, run_id: UUID) -> HttpResponse:

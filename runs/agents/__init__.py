@@ -11,15 +11,18 @@ async def greeter(ctx: RunContext, request: Greeting) -> str:
 from runs.agents.context import ModelReply, RunContext
 from runs.agents.errors import AgentStepError, InputTimeout, ModelFailed, ToolFailed
 from runs.agents.registry import agent
+from runs.agents.shell import CommandEnd, Shell
 from tools.models.protocol import Message
 
 __all__ = [
     "AgentStepError",
+    "CommandEnd",
     "InputTimeout",
     "Message",
     "ModelFailed",
     "ModelReply",
     "RunContext",
+    "Shell",
     "ToolFailed",
     "agent",
 ]

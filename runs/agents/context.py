@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, overload
 from pydantic import BaseModel
 
 from runs.agents.errors import AgentStepError
+from runs.agents.shell import Shell
 from tools.effects import JSON
 from tools.models.protocol import Message, ToolUse
 from tools.spec import ToolSpec
@@ -65,6 +66,14 @@ class RunContext(Protocol):
     def attempt(self) -> int: ...
     @property
     def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said before in the conversation, oldest first; empty outside of one. The same on every walk.
+
+        Each tool call in it has exactly one result. What was interrupted is told as that.
+        """
+        ...
+
     @property
     def log(self) -> StepLog: ...
 
@@ -125,6 +134,30 @@ class RunContext(Protocol):
         Every branch is settled before this returns, whatever the others do; its steps have paths of its own, by its
         place in the arguments. An AgentStepError of a branch is then raised (the first by place), or stands in the
         list with return_errors=True. Any other exception is raised.
+        """
+        ...
+
+    async def spawn(
+        self,
+        agent: str,
+        input: Mapping[str, Any] | BaseModel | None = None,
+        *,
+        title: str | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JSON:
+        """Run another agent as a child run, and return its result; the run holds no worker meanwhile.
+
+        Several side by side by `gather`. A child acts for the same person, ends at the latest at this run's deadline,
+        spends the same budget and is stopped with this run. One that this run no longer waits for (an agent's own
+        timeout, or its end) is stopped. Raises: ChildFailed.
+        """
+        ...
+
+    async def shell(self, target: str = "local", *, rows: int = 24, cols: int = 80, title: str | None = None) -> Shell:
+        """Open a terminal that stays: a child run, which people watch and may take over, and this run types into.
+
+        It ends at the latest with this run, and a Stop ends both. A new attempt opens a new one. target: the name of a
+        local target without a list of commands. Raises: ChildFailed.
         """
         ...
 

@@ -4,6 +4,7 @@ AgentStepError
   ToolFailed      the tool refused for certain; nothing happened outside
   ModelFailed     the model gave no usable answer
   InputTimeout    nobody answered in time
+  ChildFailed     a child run failed, was stopped, or could not begin
 
 Each is as durable as a result: when the run is advanced again, the same error comes from the same step. One that
 an agent does not catch ends the run as failed with the error's `code` and message. An effect whose outcome is
@@ -50,3 +51,17 @@ class InputTimeout(AgentStepError):
         super().__init__(f"Nobody answered in time: {prompt[:200]}")
         self.question_id = question_id
         self.prompt = prompt
+
+
+class ChildFailed(AgentStepError):
+    """A child run brought no result.
+
+    code: the child's own error code, "child_cancelled", "too_many_children", or why it could not begin; child_id:
+    "run_…", None when it did not begin.
+    """
+
+    def __init__(self, agent: str, code: str, message: str, child_id: str | None = None) -> None:
+        super().__init__(message)
+        self.agent = agent
+        self.code = code
+        self.child_id = child_id

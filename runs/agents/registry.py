@@ -29,7 +29,7 @@ from tools.plain_json import clean_json
 type AgentFunction = Callable[..., Coroutine[Any, Any, Any]]
 type OnDisconnect = str | Mapping[str, float]
 
-BUILTIN = ("chat", "researcher", "assistant", "billing", "probe")
+BUILTIN = ("chat", "researcher", "assistant", "billing", "probe", "shell")
 MAX_GRACE_SECONDS = 86_400
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _agents: dict[str, "AgentSpec"] = {}
@@ -58,7 +58,8 @@ class AgentSpec:
     """A registered agent.
 
     on_disconnect: "continue", "cancel", or {"grace_s": seconds}. deadline_seconds: for a run whose creator states
-    none; None = the installation's default. is_listed: shown where people choose an agent.
+    none; None = the installation's default. is_listed: shown where people choose an agent. converses: its runs follow
+    one another in a conversation, and the input's `prompt` is what the person says.
     """
 
     name: str
@@ -68,6 +69,7 @@ class AgentSpec:
     deadline_seconds: float | None
     description: str
     is_listed: bool
+    converses: bool
     takes_input: bool
     result: TypeAdapter[Any] = field(repr=False)
 
@@ -119,6 +121,7 @@ def agent(
     on_disconnect: OnDisconnect = "continue",
     deadline_seconds: float | None = None,
     listed: bool = True,
+    converses: bool = False,
     description: str | None = None,
 ) -> AgentDecorator:
     """Register an async function as an agent and return it unchanged.
@@ -130,6 +133,8 @@ def agent(
     def decorate[F: AgentFunction](fn: F) -> F:
         _check_declaration(name, fn, on_disconnect, deadline_seconds)
         input_model, result, takes_input = _read_signature(name, fn)
+        if converses and "prompt" not in input_model.model_fields:
+            raise TypeError(f"Agent {name} converses, so its input needs a field `prompt`: what the person says.")
         text = inspect.cleandoc(fn.__doc__ or "").split("\n\n")[0] if description is None else description
         spec = AgentSpec(
             name=name,
@@ -139,6 +144,7 @@ def agent(
             deadline_seconds=deadline_seconds,
             description=" ".join(text.split()),
             is_listed=listed,
+            converses=converses,
             takes_input=takes_input,
             result=result,
         )

@@ -13,7 +13,17 @@ from django.urls import URLPattern, URLResolver, path, re_path
 from ninja import NinjaAPI
 from ninja.openapi.docs import Swagger
 
-from runs.api import artifacts, documents, operations, runs
+from runs.api import (
+    artifacts,
+    attempts,
+    cancel_many,
+    compensations,
+    conversations,
+    documents,
+    operations,
+    runs,
+    shells,
+)  # fmt: skip
 from runs.api.answers import AsciiJsonRenderer
 from runs.api.auth import AUTHENTICATION
 from runs.api.bodies import StrictJsonParser
@@ -104,5 +114,5 @@ api = OutliveApi(
     docs_decorator=for_signed_in,
 )
 install(api)
-for part in (runs, operations, artifacts, documents):
+for part in (runs, cancel_many, attempts, conversations, operations, compensations, artifacts, documents, shells):
     api.add_router("", part.router)

@@ -10,9 +10,10 @@ from runs.access import Actor
 from runs.api.answers import json_answer
 from runs.api.auth import actor_of
 from runs.api.identifiers import if_match_of, is_unchanged
+from runs.api.ledger_schemas import OperationOut, SettleOperation
 from runs.api.lists import Order, read_page, refuse_unknown_parameters
 from runs.api.problems import BadRequest
-from runs.api.schemas import ErrorEnvelope, ListOut, OperationOut, SettleOperation
+from runs.api.schemas import ErrorEnvelope, ListOut
 from runs.api.write_rows import write_operation
 from runs.errors import NotFound
 from runs.ids import parse_id
@@ -85,6 +86,17 @@ def settle_operation(request: HttpRequest, operation_id: str, body: SettleOperat
         override=body.override,
     )
     return json_answer(write_operation(operation), headers={"ETag": f'"{operation.version}"'})
+
+
+@router.post(
+    "/operations/{operation_id}/lookup",
+    response={202: OperationOut, 403: ErrorEnvelope, 404: ErrorEnvelope, 409: ErrorEnvelope},
+    operation_id="look_up_operation",
+)
+def look_up_operation(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Have the target asked about an unknown operation at once. What is found becomes evidence; read it again soon."""
+    operation = services.request_look_up(actor=actor_of(request), operation_id=parse_id("op", operation_id))
+    return json_answer(write_operation(operation), status=202, headers={"ETag": f'"{operation.version}"'})
 
 
 def _visible(actor: Actor) -> QuerySet[Operation]:

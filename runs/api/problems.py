@@ -6,6 +6,7 @@
     +-- CsrfFailed          403
     +-- NotInWorkspace      403
     +-- NoSuchThing         404
+    +-- CursorExpired       410
     +-- TooLarge            413
     +-- WrongContentType    415
 
@@ -61,6 +62,16 @@ class NoSuchThing(Problem):
 
     status = 404
     code = "not_found"
+
+
+class CursorExpired(Problem):
+    """The events after this cursor cannot be given one by one: they are deleted, joined, or of another stream.
+
+    details: reason, as in a stream's `gap` (docs/PROTOCOL.md), and earliest_seq, the oldest event that is left.
+    """
+
+    status = 410
+    code = "cursor_expired"
 
 
 class TooLarge(Problem):

@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import F
+
+from runs.creating import SHELL
 from runs.frames import write_time
 from runs.ids import text_id
-from runs.models import Operation, Question, Run
+from runs.models import Operation, Question, Run, Shell
 from runs.selectors import run_effects
 from runs.states import ENDED, Status
 
@@ -23,6 +26,8 @@ class Surroundings:
     questions: dict[UUID, list[str]] = field(default_factory=dict)
     unsettled: dict[UUID, list[str]] = field(default_factory=dict)
     effects: dict[UUID, list[dict[str, Any]]] = field(default_factory=dict)
+    children: dict[UUID, list[dict[str, Any]]] = field(default_factory=dict)
+    shells: dict[UUID, str] = field(default_factory=dict)
 
 
 def run_body(run: Run) -> dict[str, Any]:
@@ -42,8 +47,8 @@ def etag_of(run: Run) -> str:
 
 
 def read_surroundings(runs: Sequence[Run]) -> Surroundings:
-    """Read open questions, unsettled operations and effects, only for runs that can have them."""
-    around = Surroundings(defaultdict(list), defaultdict(list), {})
+    """Read open questions, unsettled operations, effects and children, only for runs that can have them."""
+    around = Surroundings(defaultdict(list), defaultdict(list), {}, defaultdict(list))
     asking = [run.id for run in runs if Status(run.status) not in ENDED and run.started_at is not None]
     if asking:
         questions = Question.objects.filter(run_id__in=asking, state="open").order_by("asked_at")
@@ -54,6 +59,15 @@ def read_surroundings(runs: Sequence[Run]) -> Surroundings:
         operations = Operation.objects.filter(run_id__in=unsettled, state="unknown").order_by("created_at")
         for run_id, operation_id in operations.values_list("run_id", "id"):
             around.unsettled[run_id].append(text_id("op", operation_id))
+    started = [run.id for run in runs if run.started_at is not None]
+    if started:
+        begun = Run.objects.filter(parent_id__in=started, parent_step__attempt=F("parent__stream_id")).order_by("id")
+        for parent_id, child_id, agent, status in begun.values_list("parent_id", "id", "agent", "status"):
+            around.children[parent_id].append({"id": text_id("run", child_id), "agent": agent, "status": status})
+    with_shell = [run.id for run in runs if run.agent == SHELL]
+    if with_shell:
+        for run_id, shell_id in Shell.objects.filter(run_id__in=with_shell).values_list("run_id", "id"):
+            around.shells[run_id] = text_id("shell", shell_id)
     around.effects.update(_read_effects([run for run in runs if run.cancel_id is not None]))
     return around
 
@@ -68,7 +82,8 @@ def _read_effects(runs: Sequence[Run]) -> dict[UUID, list[dict[str, Any]]]:
     effects: dict[UUID, list[dict[str, Any]]] = {}
     for run in runs:
         stored: list[dict[str, Any]] | None = run.cancel_effects
-        is_final = run.status == Status.CANCELLED and run.id not in settled
+        was_in_doubt = any(effect["outcome"] == "unknown" for effect in stored or [])  # it can have been settled since
+        is_final = run.status == Status.CANCELLED and run.id not in settled and not was_in_doubt
         effects[run.id] = stored if is_final and stored is not None else run_effects(run)
     return effects
 
@@ -89,6 +104,11 @@ def write_run(run: Run, around: Surroundings) -> dict[str, Any]:
         "started_at": _time(run.started_at),
         "ended_at": _time(run.terminal_at),
         "deadline_at": _time(run.deadline_at),
+        "parent_id": None if run.parent_id is None else text_id("run", run.parent_id),
+        "children": around.children.get(run.id, []),
+        "budget": None if run.budget_tokens is None else {"tokens": run.budget_tokens},
+        "conversation_id": None if run.conversation_id is None else text_id("conv", run.conversation_id),
+        "turn": run.turn,
         "attempt": run.attempt,
         "stream_id": text_id("st", run.stream_id),
         "head_seq": run.last_seq,
@@ -98,6 +118,7 @@ def write_run(run: Run, around: Surroundings) -> dict[str, Any]:
         "waiting": _waiting(run, around),
         "cancel": None if run.cancel_id is None else write_cancel(run, around.effects.get(run.id, [])),
         "unsettled_operations": around.unsettled.get(run.id, []),
+        "shell": around.shells.get(run.id),
         "result": run.result,
         "error": None if run.error_code is None else {"code": run.error_code, "message": run.error_message or ""},
         "usage": {"input_tokens": run.input_tokens, "output_tokens": run.output_tokens},
@@ -106,6 +127,7 @@ def write_run(run: Run, around: Surroundings) -> dict[str, Any]:
             "events": f"{path}/events",
             "cancel": f"{path}/cancel",
             "artifacts": f"{path}/artifacts",
+            "attempts": f"{path}/attempts",
             "html": f"/runs/{run_id}/",
         },
     }
@@ -121,6 +143,7 @@ def write_cancel(run: Run, effects: list[dict[str, Any]], *, too_late: bool = Fa
         "note": run.cancel_note,
         "seen_at": _time(run.cancel_seen_at),
         "seen_by": run.cancel_seen_by,
+        "seen_fence": run.cancel_seen_fence,
         "stop_deadline_at": _time(run.stop_deadline_at),
         "too_late": too_late,
         "effects": effects,

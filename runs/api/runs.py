@@ -1,6 +1,8 @@
 """Runs over HTTP: make, list, read, stop, answer, and their steps."""
 
 import logging
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -27,8 +29,9 @@ from runs.api.schemas import (
     StepOut,
 )
 from runs.api.write_rows import write_question, write_step
+from runs.errors import InvalidInput
 from runs.ids import BadId, parse_id, text_id
-from runs.models import Run, Step
+from runs.models import NextMessage, Run, Step
 from runs.states import Status
 
 __all__ = ["create_run", "router", "run_body"]
@@ -39,24 +42,35 @@ NEWEST_FIRST = Order("created_at", is_newest_first=True)
 MAX_SEARCH = 200
 
 
-def create_run(request: HttpRequest, body: CreateRun) -> tuple[int, Run, dict[str, str]]:
-    """Make a run, or find the one that the same Idempotency-Key made.
+def create_run(request: HttpRequest, body: CreateRun) -> tuple[int, Run | NextMessage, dict[str, str]]:
+    """Make a run, or find the one that the same Idempotency-Key made; with a conversation, its next one.
 
-    Returns: status (201 new, 200 found), the run, and the headers of the answer. The caller writes the body or
-    streams the events.
-    Raises: BadRequest for a malformed key, and what `services.create_run` refuses.
+    Returns: status (201 new, 200 found, 202 a message of a busy conversation that waits), the run or message, and the
+    headers of the answer. The caller writes the body or streams the events.
+    Raises: BadRequest for a malformed key, and what the services refuse.
     """
     policy = body.on_disconnect
-    created = services.create_run(
-        actor=actor_of(request),
-        agent=body.agent,
-        input=body.input,
-        title=body.title,
-        deadline_seconds=body.deadline_s,
-        on_disconnect={"grace_s": policy.grace_s} if isinstance(policy, Grace) else policy,
-        metadata=body.metadata,
-        idempotency_key=idempotency_key_of(request),
-    )
+    fields: dict[str, Any] = {
+        "actor": actor_of(request),
+        "agent": body.agent,
+        "input": body.input,
+        "title": body.title,
+        "deadline_seconds": body.deadline_s,
+        "on_disconnect": {"grace_s": policy.grace_s} if isinstance(policy, Grace) else policy,
+        "metadata": body.metadata,
+        "budget_tokens": body.budget.tokens if body.budget is not None else None,
+        "idempotency_key": idempotency_key_of(request),
+    }
+    created: services.Created | services.Waiting
+    if body.conversation_id is None:
+        created = services.create_run(**fields)
+    else:
+        conversation_id = _read_conversation_id(body.conversation_id)
+        created = services.send_message(**fields, conversation_id=conversation_id, on_busy=body.on_busy)
+    if isinstance(created, services.Waiting):
+        conversation = text_id("conv", created.message.conversation_id)
+        waits = {"Location": f"{API_ROOT}/conversations/{conversation}"}
+        return 202, created.message, waits if created.is_new else {**waits, "Idempotent-Replayed": "true"}
     headers = {"Location": f"{API_ROOT}/runs/{text_id('run', created.run.id)}", "ETag": etag_of(created.run)}
     if created.is_new:
         return 201, created.run, headers
@@ -68,19 +82,25 @@ def list_runs(
     request: HttpRequest,
     status: str | None = None,
     agent: str | None = None,
+    parent: str | None = None,
     q: str | None = None,
     limit: int = 20,
     cursor: str | None = None,
 ) -> HttpResponse:
-    """List runs, newest first. `status` takes several, separated by commas; `q` looks in titles and ids."""
+    """List runs, newest first. `status` takes several, separated by commas; `q` looks in titles and ids.
+
+    `parent` lists the children of a run, of all its attempts.
+    """
     actor = actor_of(request)
     actor.require("run.read")
-    refuse_unknown_parameters(request, ("status", "agent", "q"))
+    refuse_unknown_parameters(request, ("status", "agent", "parent", "q"))
     runs = selectors.visible_runs(actor)
     if status:
         runs = runs.filter(status__in=_read_statuses(status))
     if agent:
         runs = runs.filter(agent=agent)
+    if parent:
+        runs = runs.filter(parent=_parse_parent(parent))
     if q:
         runs = runs.filter(_matches(q))
     page = read_page(runs, request, NEWEST_FIRST)
@@ -108,6 +128,27 @@ def cancel_run(request: HttpRequest, run_id: str, body: CancelRun | None = None)
     receipt = services.cancel_run(
         actor=actor_of(request), run_id=parse_id("run", run_id), note=body.note if body is not None else ""
     )
+    return _cancel_answer(receipt, status=202 if receipt.is_first else 200)
+
+
+@router.post(
+    "/runs/{run_id}/force_stop",
+    response={200: CancelReceiptOut, 403: ErrorEnvelope, 404: ErrorEnvelope},
+    operation_id="force_stop_run",
+)
+def force_stop_run(request: HttpRequest, run_id: str, body: CancelRun | None = None) -> HttpResponse:
+    """End a run now, without waiting for its worker or the stop deadline. Needs the role operator; on record.
+
+    It kills nothing faster than a stop does: it ends the waiting. What has no proof by now is unknown, and the run then
+    needs reconciliation. Again, or after the end, it is 200 and nothing changes.
+    """
+    receipt = services.force_stop_run(
+        actor=actor_of(request), run_id=parse_id("run", run_id), note=body.note if body is not None else ""
+    )
+    return _cancel_answer(receipt, status=200)
+
+
+def _cancel_answer(receipt: services.CancelReceipt, *, status: int) -> HttpResponse:
     run = receipt.run
     answer = {
         "object": "cancel_receipt",
@@ -115,7 +156,7 @@ def cancel_run(request: HttpRequest, run_id: str, body: CancelRun | None = None)
         "status": run.status,
         "run": run_body(run),
     }
-    return json_answer(answer, status=202 if receipt.is_first else 200, headers={"ETag": etag_of(run)})
+    return json_answer(answer, status=status, headers={"ETag": etag_of(run)})
 
 
 @router.post(
@@ -152,6 +193,20 @@ def find_run(request: HttpRequest, run_id: str) -> Run:
     actor = actor_of(request)
     actor.require("run.read")
     return selectors.get_run(actor, parse_id("run", run_id))
+
+
+def _parse_parent(text: str) -> UUID:
+    try:
+        return parse_id("run", text)
+    except BadId:
+        raise BadRequest(_("This is no id of a run."), param="parent") from None
+
+
+def _read_conversation_id(text: str) -> UUID:
+    try:
+        return parse_id("conv", text)
+    except BadId:
+        raise InvalidInput("conversation_id", _("This is no conversation id; it looks like conv_0192….")) from None
 
 
 def _read_statuses(text: str) -> list[str]:

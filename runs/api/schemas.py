@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from runs.conf import limits
-from runs.inputs import MAX_GRACE_SECONDS, MAX_TITLE
-from runs.states import CancelReason, OperationState, QuestionState, Status, StepState
+from runs.inputs import MAX_BUDGET_TOKENS, MAX_GRACE_SECONDS, MAX_TITLE
+from runs.states import CancelReason, QuestionState, Status, StepState
 
 
 class Body(BaseModel):
@@ -16,13 +16,13 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _not_blank(text: str) -> str:
+def not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be blank")
     return text
 
 
-Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE), AfterValidator(_not_blank)]
+Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE), AfterValidator(not_blank)]
 Note = Annotated[str, Field(max_length=1000)]
 
 
@@ -38,6 +38,12 @@ OnDisconnect = Annotated[
 ]
 
 
+class Budget(Body):
+    """What a run and everything that it begins may spend; spent, the whole tree is stopped."""
+
+    tokens: Annotated[int, Field(gt=0, le=MAX_BUDGET_TOKENS)]
+
+
 class CreateRun(Body):
     """POST /runs."""
 
@@ -46,7 +52,10 @@ class CreateRun(Body):
     title: Title | None = None
     deadline_s: Annotated[float, Field(gt=0, le=limits().max_deadline_seconds, allow_inf_nan=False)] | None = None
     on_disconnect: OnDisconnect | None = None
+    conversation_id: Annotated[str, Field(max_length=100)] | None = None
+    on_busy: Literal["reject", "enqueue", "interrupt"] = "reject"
     metadata: dict[str, Any] | None = None
+    budget: Budget | None = None
     stream: bool = False
 
 
@@ -60,14 +69,6 @@ class AnswerQuestion(Body):
     """POST /runs/{id}/answers/{question_id}: any JSON value that the question's schema takes."""
 
     value: Any
-
-
-class SettleOperation(Body):
-    """POST /operations/{id}/settle."""
-
-    outcome: Literal["happened", "not_happened"]
-    note: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_not_blank)]
-    override: bool = False
 
 
 class EffectOut(BaseModel):
@@ -87,13 +88,14 @@ class CancelOut(BaseModel):
     note: str
     seen_at: datetime | None
     seen_by: str | None
+    seen_fence: int | None
     stop_deadline_at: datetime | None
     too_late: bool
     effects: list[EffectOut]
 
 
 class WaitingOut(BaseModel):
-    """What a waiting run waits for. `for` is input or timer."""
+    """What a waiting run waits for. `for` is input, timer or child."""
 
     for_: str = Field(alias="for")
     wake_at: datetime | None
@@ -114,6 +116,14 @@ class UsageOut(BaseModel):
     output_tokens: int
 
 
+class ChildOut(BaseModel):
+    """A run that the current attempt has begun."""
+
+    id: str
+    agent: str
+    status: Status
+
+
 class RunLinksOut(BaseModel):
     """Addresses of what belongs to the run."""
 
@@ -121,6 +131,7 @@ class RunLinksOut(BaseModel):
     events: str
     cancel: str
     artifacts: str
+    attempts: str
     html: str
 
 
@@ -138,6 +149,11 @@ class RunOut(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     deadline_at: datetime | None
+    parent_id: str | None
+    children: list[ChildOut]
+    budget: Budget | None
+    conversation_id: str | None
+    turn: int | None
     attempt: int
     stream_id: str
     head_seq: int
@@ -147,6 +163,7 @@ class RunOut(BaseModel):
     waiting: WaitingOut | None
     cancel: CancelOut | None
     unsettled_operations: list[str]
+    shell: str | None
     result: Any
     error: RunErrorOut | None
     usage: UsageOut
@@ -194,30 +211,6 @@ class StepOut(BaseModel):
     usage: Any
     started_at: datetime
     finished_at: datetime | None
-
-
-class OperationOut(BaseModel):
-    """One effect outside our database."""
-
-    id: str
-    object: Literal["operation"]
-    run_id: str
-    step_id: str
-    key: str
-    tool: str
-    effect: str
-    state: OperationState
-    version: int
-    can_look_up: bool
-    arguments: Any
-    receipt: Any
-    created_at: datetime
-    dispatched_at: datetime | None
-    horizon_at: datetime | None
-    settled_at: datetime | None
-    settled_by: str | None
-    settle_note: str
-    contradicted_at: datetime | None
 
 
 class ArtifactOut(BaseModel):

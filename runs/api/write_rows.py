@@ -5,7 +5,7 @@ from typing import Any
 
 from runs.frames import write_time
 from runs.ids import text_id
-from runs.models import Artifact, Document, Operation, Question, Step
+from runs.models import Artifact, Compensation, Document, Operation, Question, Step
 
 API_ROOT = "/api/v1"
 
@@ -70,6 +70,27 @@ def write_operation(operation: Operation) -> dict[str, Any]:
         "settled_by": None if by is None else by.get_username(),
         "settle_note": operation.settle_note,
         "contradicted_at": _time(operation.contradicted_at),
+    }
+
+
+def write_compensation(compensation: Compensation) -> dict[str, Any]:
+    """Write one try to undo an effect."""
+    by = compensation.settled_by
+    return {
+        "id": text_id("comp", compensation.id),
+        "object": "compensation",
+        "operation_id": text_id("op", compensation.operation_id),
+        "key": compensation.key,
+        "state": compensation.state,
+        "version": compensation.version,
+        "note": compensation.note,
+        "requested_at": _time(compensation.requested_at),
+        "requested_by": compensation.requested_by.get_username(),
+        "dispatched_at": _time(compensation.dispatched_at),
+        "finished_at": _time(compensation.finished_at),
+        "receipt": compensation.receipt,
+        "settled_by": None if by is None else by.get_username(),
+        "settle_note": compensation.settle_note,
     }
 
 

@@ -14,7 +14,6 @@ from runs.cli.slim_httpx import httpx
 API = "/api/v1"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-SILENCE_SECONDS = 40.0  # two missed heartbeats of a stream (15 s each) and some
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,11 @@
-"""The commands and their options. What they do stands in runs/cli/commands.py, loaded only when one is run."""
+"""The commands and their options. What they do stands in commands.py and doctor.py, loaded only when one is run."""
 
-import os
-import sys
-from collections.abc import Callable
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from runs.cli.problems import CliProblem
-from runs.cli.settings import read_target
+from runs.cli.doing import AsJson, BaseUrl, Token, do
+from runs.cli.shell_app import shell_app
 
 HELP = """Runs whose life does not hang on a connection.
 
@@ -18,14 +14,12 @@ Exit codes of start, follow and stop --wait: 0 completed, 1 failed, 2 usage, 3 c
 
 # Help without rich: 0.2 s less before the first line.
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-run_app = typer.Typer(help="Start, list, show, follow, stop and answer runs.", no_args_is_help=True)
+run_app = typer.Typer(help="Start, list, show, follow, stop, retry and answer runs.", no_args_is_help=True)
 documents_app = typer.Typer(help="Upload and list documents.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(documents_app, name="documents")
+app.add_typer(shell_app, name="shell")
 
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Server; else OUTLIVE_BASE_URL, else this checkout's.")]
-Token = Annotated[str | None, typer.Option("--token", help="API token; better: OUTLIVE_TOKEN.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="run_…")]
 
 
@@ -49,9 +43,19 @@ def run_start(
     follow: Annotated[bool, typer.Option("--follow/--detach", help="Follow it to its end, or only start it.")] = True,
     title: Annotated[str | None, typer.Option("--title")] = None,
     deadline: Annotated[float | None, typer.Option("--deadline", metavar="SECONDS")] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", metavar="TOKENS", min=1, help="What it and the runs that it begins may spend."),
+    ] = None,
     on_disconnect: Annotated[
         str, typer.Option(help="continue, cancel, or seconds of grace. A terminal is no page, so: continue.")
     ] = "continue",
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="conv_…: make it the next run of this one.")
+    ] = None,
+    on_busy: Annotated[
+        str, typer.Option(help="While a run of the conversation is active: reject, enqueue or interrupt.")
+    ] = "reject",
     key: Annotated[
         str | None, typer.Option("--key", help="Idempotency key: the same key starts the same run only once.")
     ] = None,
@@ -60,10 +64,11 @@ def run_start(
     token: Token = None,
 ) -> None:
     """Start a run and follow it to its end."""
-    _do(
+    do(
         "start", as_json, base_url, token,
         agent=agent, pairs=inputs or [], input_json=input_json, files=files or [], is_following=follow, title=title,
-        deadline_seconds=deadline, on_disconnect=on_disconnect, key=key,
+        deadline_seconds=deadline, budget_tokens=budget, on_disconnect=on_disconnect,
+        conversation=conversation, on_busy=on_busy, key=key,
     )  # fmt: skip
 
 
@@ -78,13 +83,13 @@ def run_list(
     token: Token = None,
 ) -> None:
     """List runs, newest first."""
-    _do("list_runs", as_json, base_url, token, status=status, agent=agent, search=search, limit=limit)
+    do("list_runs", as_json, base_url, token, status=status, agent=agent, search=search, limit=limit)
 
 
 @run_app.command("show")
 def run_show(run_id: RunId, as_json: AsJson = False, base_url: BaseUrl = None, token: Token = None) -> None:
     """Show where a run stands."""
-    _do("show", as_json, base_url, token, run_id=run_id)
+    do("show", as_json, base_url, token, run_id=run_id)
 
 
 @run_app.command("follow")
@@ -97,7 +102,7 @@ def run_follow(
     token: Token = None,
 ) -> None:
     """Follow a run to its end, over any cut of the connection. Ctrl-C detaches."""
-    _do("follow", as_json, base_url, token, run_id=run_id, after=after, give_up_seconds=give_up)
+    do("follow", as_json, base_url, token, run_id=run_id, after=after, give_up_seconds=give_up)
 
 
 @run_app.command("stop")
@@ -105,12 +110,37 @@ def run_stop(
     run_id: RunId,
     note: Annotated[str, typer.Option("--note", help="Why; it stays with the run.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the proof.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Operators: end it now; what has no proof becomes unknown.")
+    ] = False,
     as_json: AsJson = False,
     base_url: BaseUrl = None,
     token: Token = None,
 ) -> None:
     """Ask a run to stop, and say what it had already done."""
-    _do("stop", as_json, base_url, token, run_id=run_id, note=note, is_waiting=wait)
+    do("stop", as_json, base_url, token, run_id=run_id, note=note, is_waiting=wait, is_forced=force)
+
+
+@run_app.command("retry")
+def run_retry(
+    run_id: RunId,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it stays with the attempt.")] = "",
+    everything: Annotated[bool, typer.Option("--everything", help="Do every step anew, not only the rest.")] = False,
+    redo: Annotated[
+        list[str] | None,
+        typer.Option("--redo", metavar="OPERATION", help="op_…: do it again although it took effect; repeat it."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow/--detach", help="Follow it to its end, or only start it.")] = True,
+    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: the same key retries only once.")] = None,
+    as_json: AsJson = False,
+    base_url: BaseUrl = None,
+    token: Token = None,
+) -> None:
+    """Try an ended run once more; what took effect is not done a second time unless you name it with --redo."""
+    do(
+        "retry", as_json, base_url, token,
+        run_id=run_id, reason=reason, is_everything=everything, redo=redo or [], is_following=follow, key=key,
+    )  # fmt: skip
 
 
 @run_app.command("answer")
@@ -123,7 +153,7 @@ def run_answer(
     token: Token = None,
 ) -> None:
     """Answer what a run asks."""
-    _do("answer", as_json, base_url, token, run_id=run_id, question_id=question_id, value=value)
+    do("answer", as_json, base_url, token, run_id=run_id, question_id=question_id, value=value)
 
 
 @documents_app.command("list")
@@ -134,7 +164,7 @@ def documents_list(
     token: Token = None,
 ) -> None:
     """List the documents of the workspace."""
-    _do("list_documents", as_json, base_url, token, limit=limit)
+    do("list_documents", as_json, base_url, token, limit=limit)
 
 
 @documents_app.command("upload")
@@ -145,26 +175,21 @@ def documents_upload(
     token: Token = None,
 ) -> None:
     """Upload documents (txt, md, html, pdf, docx)."""
-    _do("upload_documents", as_json, base_url, token, files=files)
+    do("upload_documents", as_json, base_url, token, files=files)
 
 
-def _do(name: str, as_json: bool, base_url: str | None, token: str | None, **arguments: Any) -> None:
-    try:
-        target = read_target(base_url=base_url, token=token)
-        # Not at the top: the HTTP client takes 0.2 s to import, and neither help nor a typing error needs it.
-        command: Callable[..., int] = getattr(import_module("runs.cli.commands"), name)
-        code = command(target=target, as_json=as_json, **arguments)
-    except CliProblem as problem:
-        if as_json:
-            import_module("runs.cli.output").open_output(as_json=True).row(
-                {"object": "error", "code": problem.code, "message": problem.message}, ""
-            )
-        typer.echo(f"outlive: {problem.message}", err=True)
-        code = problem.exit_code
-    except KeyboardInterrupt:
-        typer.echo("outlive: interrupted before anything was followed.", err=True)
-        code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `outlive run list | head` is no error
-        code = 0
-    raise typer.Exit(code)
+@app.command()
+def doctor(
+    idle: Annotated[
+        float | None,
+        typer.Option("--idle", metavar="SECONDS", min=1, help="Also hold an idle socket open for so long."),
+    ] = None,
+    as_json: AsJson = False,
+    base_url: BaseUrl = None,
+    token: Token = None,
+) -> None:
+    """Say what is wrong on the way to a server: proxy, address, cookies, streams; and show the limits in force.
+
+    Exit codes: 0 no problem, 1 a problem, 5 no answer.
+    """
+    do("doctor", as_json, base_url, token, module="doctor", idle_seconds=idle)

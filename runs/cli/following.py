@@ -6,8 +6,9 @@ from runs.cli.api import ApiClient
 from runs.cli.output import Output, open_output
 from runs.cli.plain_text import safe_line
 from runs.cli.problems import EXIT_OF_STATUS, Unreachable
-from runs.cli.stream import RunStream
+from runs.cli.stream import RunStream, follow_command
 from runs.cli.telling import WORDS
+from runs.reading.machine import Reading
 
 
 def follow_to_the_end(
@@ -19,15 +20,18 @@ def follow_to_the_end(
     """
     run_id = run["id"]
     output = open_output(as_json=as_json, run_id=run_id, is_following=True)
-    stream = RunStream(client, run_id, cursor=after, give_up_seconds=give_up_seconds)
-    stream.on_cut = lambda reason: output.note(f"Connection lost ({safe_line(reason, 120)}); the run goes on. Again…")
+    reading = Reading(after, give_up_seconds=give_up_seconds)
+
+    def tell_cut(reason: str, wait_seconds: float) -> None:
+        output.note(f"Connection lost ({safe_line(reason, 120)}); the run goes on. Again…")
+
     try:
-        for frame in stream.frames():
+        for frame in RunStream(client, run_id, reading, tell_cut).frames():
             output.frame(frame)
         return _finish(client, run_id, output)
     except KeyboardInterrupt:
         output.close()
-        output.note(_farewell(run, stream.cursor))
+        output.note(_farewell(run, reading.cursor))
         return 0
     finally:
         output.close()
@@ -36,11 +40,6 @@ def follow_to_the_end(
 def end_of(run: dict[str, Any]) -> int:
     """Say the exit code of a run that has ended."""
     return EXIT_OF_STATUS[run["status"]]
-
-
-def follow_command(run_id: str, cursor: str | None = None) -> str:
-    """Say how to come back."""
-    return f"outlive run follow {run_id}" + (f" --after {cursor}" if cursor else "")
 
 
 def _finish(client: ApiClient, run_id: str, output: Output) -> int:

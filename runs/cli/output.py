@@ -97,6 +97,15 @@ def run_line(run: dict[str, Any]) -> str:
     return f"{run['id']}  {status:<14}  {safe_line(str(run['agent']), 20):<12}  {run['created_at'][:19]}Z  {title}"
 
 
+def child_lines(run: dict[str, Any]) -> list[str]:
+    """Write the run that began this one, and the runs that it has begun."""
+    lines = [f"  part of {run['parent_id']}"] if run["parent_id"] else []
+    for child in run["children"]:
+        status = WORDS.get(str(child["status"]), str(child["status"]))
+        lines.append(f"  began {child['id']}  {status:<14}  {safe_line(str(child['agent']), 20)}")
+    return lines
+
+
 def _replace_what_the_terminal_cannot_show() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

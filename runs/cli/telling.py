@@ -69,6 +69,7 @@ class Teller:
     texts: dict[str, Text] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)  # steps whose call, or whose run, a stop has ended
 
     def tell(self, frame: Frame) -> list[str]:
         """Give the lines that a frame is worth; most frames are worth none."""
@@ -90,6 +91,7 @@ class Teller:
         return [f"{TEXT}{prefix}{line}" for line in lines]
 
 
+COMMANDS = ("shell_run", "run_command")
 TEXT = "\x00"  # cannot be in a line otherwise: it marks text, which gets no time in front
 type Rule = Callable[[Teller, Data, Frame], list[str]]
 
@@ -110,21 +112,44 @@ def _state(word: str) -> Rule:
     return rule
 
 
+def _attempt_created(teller: Teller, data: Data, frame: Frame) -> list[str]:
+    teller.state = WORDS["queued"]
+    why = f": {safe_line(str(data['reason']), 200)}" if data.get("reason") else ""
+    return [f"Attempt {frame.get('attempt')}, retry of {data.get('retry_of')}{why}"]
+
+
 def _step_started(teller: Teller, data: Data, frame: Frame) -> list[str]:
     name = safe_line(f"{data.get('path')} {data.get('name') or data.get('kind')}", 100)
     teller.steps[str(frame.get("step_id"))] = name
     teller.state = f"Running · step {name}"
-    return [f"step {name}"] if data.get("kind") in ("tool", "timer") else []
+    again = f" (from attempt {data['reused_from']})" if data.get("reused_from") else ""
+    return [f"step {name}{again}"] if data.get("kind") in ("tool", "timer") else []
 
 
 def _step_finished(teller: Teller, data: Data, frame: Frame) -> list[str]:
-    name = teller.steps.pop(str(frame.get("step_id")), str(data.get("path")))
+    step_id = str(frame.get("step_id"))
+    name = teller.steps.pop(step_id, str(data.get("path")))
     teller.state = "Running"
+    if step_id in teller.stopped:
+        teller.stopped.discard(step_id)
+        return [f"step {name} stopped"]
     if data.get("state") == "finished":
         return []
     error = data.get("error")
     why = f": {safe_line(str(error.get('message', '')))}" if isinstance(error, dict) else ""
     return [f"step {name} {safe_line(str(data.get('state')), 20)}{why}"]
+
+
+def _child_started(teller: Teller, data: Data, frame: Frame) -> list[str]:
+    title = safe_line(str(data.get("title") or data.get("agent")), 80)
+    return [f"began {safe_line(str(data.get('child_id')), 40)}  {title}"]
+
+
+def _child_ended(teller: Teller, data: Data, frame: Frame) -> list[str]:
+    status = str(data.get("status"))
+    if status == "cancelled" and str(frame.get("step_id")) in teller.steps:
+        teller.stopped.add(str(frame.get("step_id")))
+    return [f"{safe_line(str(data.get('child_id')), 40)}: {WORDS.get(status, safe_line(status, 20))}"]
 
 
 def _text_start(teller: Teller, data: Data, frame: Frame) -> list[str]:
@@ -149,6 +174,19 @@ def _text_end(teller: Teller, data: Data, frame: Frame) -> list[str]:
         return lines
     why = "begun again after a worker was lost" if data.get("reason") == "superseded" else "interrupted"
     return [*lines, f"(text above: {why}; it is not a final answer)"]
+
+
+def _tool_started(teller: Teller, data: Data, frame: Frame) -> list[str]:
+    """Tell the command that a shell is given; calls of other tools are told by their steps."""
+    given = data.get("arguments")
+    command = given.get("command") if isinstance(given, dict) and data.get("tool") in COMMANDS else None
+    return [f"$ {safe_line(command, 200)}"] if isinstance(command, str) else []
+
+
+def _tool_result(teller: Teller, data: Data, frame: Frame) -> list[str]:
+    if data.get("stopped") is True:
+        teller.stopped.add(str(frame.get("step_id")))
+    return []
 
 
 def _tool_unknown(teller: Teller, data: Data, frame: Frame) -> list[str]:
@@ -222,6 +260,7 @@ def _clock(ts: Any) -> str:
 
 
 RULES: dict[str, Rule] = {
+    "attempt.created": _attempt_created,
     "run.started": _state("Running"),
     "run.resumed": _state("Running"),
     "run.waiting": _waiting,
@@ -233,10 +272,15 @@ RULES: dict[str, Rule] = {
     "claim.lost": _state("Worker lost; another one goes on"),
     "step.started": _step_started,
     "step.finished": _step_finished,
+    "child.started": _child_started,
+    "child.finished": _child_ended,
+    "child.settled": _child_ended,
     "text.start": _text_start,
     "text.delta": _text_delta,
     "text.compacted": lambda teller, data, frame: _text_delta(teller, {**data, "delta": data.get("text")}, frame),
     "text.end": _text_end,
+    "tool.started": _tool_started,
+    "tool.result": _tool_result,
     "tool.unknown": _tool_unknown,
     "input.requested": _asked,
     "artifact.created": _artifact,

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, ask_for_worker, lock_run, record
+from runs.decisions.deaths import MAY_CARRY, count_death
 from runs.decisions.evidence import insert_evidence
 from runs.decisions.fresh import claim_fresh
 from runs.decisions.steps_closing import close_steps
@@ -59,8 +60,8 @@ with before as (
     cancel_seen_fence = case when status = 'cancel_requested' then fence + 1 else cancel_seen_fence end
   from before
   where id = run_id and status in ('queued', 'running', 'cancel_requested', 'cancelling')
-    and (lease_until is null or lease_until < clock_timestamp())
-  returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
+    and (lease_until is null or lease_until < clock_timestamp()) and {MAY_CARRY}
+  returning {RUN_COLUMNS}, input, metadata, history, clock_timestamp() as now, true as has_live_lease,
     extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
     extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds,
     status_before, owner_before, fence_before
@@ -70,8 +71,12 @@ with before as (
 select * from taken"""
 
 
-def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claimed | NotClaimable]:
+def claim(
+    *, run_id: UUID, worker: str, lease_seconds: float, is_alone: bool = False
+) -> Decision[Claimed | NotClaimable]:
     """Take the right to advance a run: a lease and a fence that is one higher than any before.
+
+    Args: is_alone: this process carries nothing else, so it may take what has killed two workers.
 
     Steps that a dead claim left open and that may be repeated (reads, model calls) are closed as superseded;
     its writes, idempotent calls and processes stay `dispatched` for the new holder to look up.
@@ -80,7 +85,7 @@ def claim(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[Claime
     fresh = yield from claim_fresh(run_id=run_id, worker=worker, lease_seconds=lease_seconds)
     if fresh is not None:
         return Claimed(fresh["fence"], fresh)
-    query = Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds})
+    query = Query(CLAIM, {"run": run_id, "worker": worker, "lease": lease_seconds, "alone": is_alone})
     rows = yield query
     if not rows:
         # It may have become claimable while we waited for its lock: the statement judged what it saw before.
@@ -177,9 +182,12 @@ def release(*, run_id: UUID, fence: int, even_in_flight: bool = False) -> Decisi
     return Released()
 
 
-def take_from_dead(*, run_id: UUID, worker: str) -> Decision[bool]:
-    """Free a run whose worker was seen to exit, without waiting for its lease. False: it is not that worker's."""
-    return (yield from _take_away(run_id, "lease_owner = %(worker)s", worker, "worker_lost"))
+def take_from_dead(*, run_id: UUID, worker: str, is_death: bool = True) -> Decision[bool]:
+    """Free a run whose worker was seen to exit, without waiting for its lease. False: it is not that worker's.
+
+    Args: is_death: it counts against the step that was open; not when a deploy has ended the worker.
+    """
+    return (yield from _take_away(run_id, "lease_owner = %(worker)s", worker, "worker_lost", is_death=is_death))
 
 
 def expire_lease(*, run_id: UUID) -> Decision[bool]:
@@ -187,7 +195,7 @@ def expire_lease(*, run_id: UUID) -> Decision[bool]:
     return (yield from _take_away(run_id, "lease_until < clock_timestamp()", "", "lease_expired"))
 
 
-def _take_away(run_id: UUID, guard: str, worker: str, reason: str) -> Decision[bool]:
+def _take_away(run_id: UUID, guard: str, worker: str, reason: str, *, is_death: bool = False) -> Decision[bool]:
     run = yield from lock_run(run_id)
     rows = yield Query(
         f"""update runs_run set fence = fence + 1, lease_until = null, lease_owner = null
@@ -196,7 +204,10 @@ def _take_away(run_id: UUID, guard: str, worker: str, reason: str) -> Decision[b
     )
     if run is None or not rows:
         return False
-    yield from record(run, [Fact("claim.lost", {"fence": run["fence"], "reason": reason})])
+    data = {"fence": run["fence"], "reason": reason}
+    if is_death:
+        data["deaths"] = yield from count_death(run)
+    yield from record(run, [Fact("claim.lost", data)])
     yield from ask_for_worker(run_id)
     return True
 
@@ -208,7 +219,9 @@ def mark_holder_gone(*, worker: str, proof: dict[str, Any]) -> Decision[int]:
     """
     rows = yield Query(
         """update runs_operation set holder_gone_at = clock_timestamp(), version = version + 1
-           where worker = %(worker)s and state in ('dispatched', 'unknown') and holder_gone_at is null
+           where id in (select id from runs_operation
+             where worker = %(worker)s and state in ('dispatched', 'unknown') and holder_gone_at is null
+             order by id for no key update)
            returning id, fence""",
         {"worker": worker},
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from runs.conf import limits
+from runs.decisions.agent_shells import CLOSE_PILOTS, lock_with_parent, take_over
 from runs.decisions.core import Decision, Query, Row, lock_run
 from runs.ids import new_id
 from runs.states import CANCELLABLE
@@ -22,6 +23,15 @@ class Attached:
     grace_seconds: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody else is in control, by a live connection; of an agent's shell the agent (user_id None) or its taker."""
+
+    generation: int
+    user_id: int | None
+
+
+LAPSED = "is_live and presence_until < clock_timestamp()"  # it gave no sign of life within its lease
 START_GRACE = """
 update runs_run set control_count = control_count - 1, version = version + 1,
   grace_expires_at = case when control_count = 1 and on_disconnect = 'grace'
@@ -39,12 +49,49 @@ def attach(*, run_id: UUID, user_id: int) -> Decision[Attached | None]:
     run = yield from lock_run(run_id)
     if run is None or run["status"] not in CANCELLABLE:
         return None
+    return (yield from _attach(run, user_id))
+
+
+def attach_pilot(
+    *, run_id: UUID, user_id: int, had: int | None = None, takes_over: bool = False
+) -> Decision[Attached | Held | None]:
+    """Count the connection that is in control of the run's shell, in place of the one that was.
+
+    Args: had: the generation of this person's connection that comes back here, and so displaces itself;
+    takes_over: displace whoever it is. Returns Held, changing nothing, where somebody is in control and neither
+    applies; None: the run has ended or is stopping. Races: of two that take over, the later one is in control, and
+    the other's renewal says that its connection was closed.
+
+    Nobody comes to be in control of an agent's shell but by taking it over; it is theirs then until they hand it back.
+    """
+    run, shell = yield from lock_with_parent(run_id)
+    if run is None or run["status"] not in CANCELLABLE:
+        return None
+    if shell is not None and not takes_over and shell["held_by_id"] != user_id:
+        return Held(0, shell["held_by_id"])
+    live = yield Query(
+        """select generation, user_id from runs_controlconnection
+           where run_id = %(run)s and is_pilot and is_live and presence_until > clock_timestamp()
+           order by generation desc limit 1""",
+        {"run": run_id},
+    )
+    if live and not takes_over and (live[0]["generation"], live[0]["user_id"]) != (had, user_id):
+        return Held(live[0]["generation"], live[0]["user_id"])
+    yield Query(CLOSE_PILOTS, {"run": run_id})
+    attached = yield from _attach(run, user_id, is_pilot=True)
+    if shell is not None:
+        yield from take_over(run, shell, user_id)
+    return attached
+
+
+def _attach(run: Row, user_id: int, *, is_pilot: bool = False) -> Decision[Attached]:
+    run_id = run["id"]
     rows = yield Query(
-        """insert into runs_controlconnection (id, run_id, user_id, generation, presence_until, is_live)
+        """insert into runs_controlconnection (id, run_id, user_id, generation, presence_until, is_live, is_pilot)
            select %(id)s, %(run)s, %(user)s, coalesce(max(generation), 0) + 1,
-                  clock_timestamp() + %(presence)s * interval '1 second', true
+                  clock_timestamp() + %(presence)s * interval '1 second', true, %(pilot)s::boolean
            from runs_controlconnection where run_id = %(run)s returning id, generation""",
-        {"id": new_id(), "run": run_id, "user": user_id, "presence": limits().presence_seconds},
+        {"id": new_id(), "run": run_id, "user": user_id, "presence": limits().presence_seconds, "pilot": is_pilot},
     )
     yield Query(CLEAR_GRACE, {"run": run_id})
     return Attached(rows[0]["id"], rows[0]["generation"], run["grace_seconds"])
@@ -101,8 +148,7 @@ def lapse(*, connection_id: UUID) -> Decision[bool]:
     if found is None:
         return False
     rows = yield Query(
-        """update runs_controlconnection set is_live = false
-           where id = %(id)s and is_live and presence_until < clock_timestamp() returning id""",
+        f"update runs_controlconnection set is_live = false where id = %(id)s and {LAPSED} returning id",
         {"id": connection_id},
     )
     if not rows:

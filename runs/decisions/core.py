@@ -6,7 +6,7 @@ A driver in runs/database.py runs it in one transaction. So the worker (asyncio,
 (Django's connection) share each guard, and a test can stop between any two statements.
 
 Every decision locks the run's row first (RULES H2): what it reads of other tables is read by later statements.
-Lock order: run, question, operation, event.
+Lock order: runs by id (a parent's is always the smaller one), question, operation, event.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -47,13 +47,20 @@ class Advance(NamedTuple):
     run_id: UUID
 
 
-type Effect = Bell | Advance
+class ChildEnded(NamedTuple):
+    """Let the parent of this run know of its end after the commit; the outbox row stays until it does."""
+
+    run_id: UUID
+
+
+type Effect = Bell | Advance | ChildEnded
 type Decision[T] = Generator[Query | Effect, list[Row], T]
 
 RUN_COLUMNS = """id, tenant_id, created_by_id, agent, version, status, attempt, stream_id, last_seq, fence, lease_until,
     lease_owner, open_ops, unknown_ops, wakes, waiting_for, wake_at, deadline_at, terminal_at, cancel_id,
     cancel_reason, cancel_requested_at, stop_deadline_at, has_result, on_disconnect, grace_seconds,
-    grace_expires_at, control_count"""
+    grace_expires_at, control_count, open_children, deaths, parent_id, parent_step_id, root_id, told_parent,
+    conversation_id"""
 SEE_RUN = f"""select {RUN_COLUMNS}, clock_timestamp() as now,
     lease_until is not null and lease_until >= clock_timestamp() as has_live_lease
     from runs_run where id = %(run)s"""
@@ -89,13 +96,16 @@ def lock_run(run_id: UUID) -> Decision[Row | None]:
     return rows[0] if rows else None
 
 
-def see_run(run_id: UUID) -> Decision[Row | None]:
+def see_run(run_id: UUID, beside: str = "", **params: Any) -> Decision[Row | None]:
     """Read the same without a lock. What is decided by it must be written with `version` as its guard.
 
     Every decision adds 1 to a run's version, so at the same version everything that was read still holds. It saves
     the transaction around the usual case: the round trips of its lock, its begin and its commit.
+
+    Args: beside: a query that gives one row with names of its own, to be read in the same round trip; params: its.
     """
-    rows = yield Query(SEE_RUN, {"run": run_id}, is_alone=True)
+    statement = f"select * from ({SEE_RUN}) run, lateral ({beside}) beside" if beside else SEE_RUN
+    rows = yield Query(statement, {"run": run_id, **params}, is_alone=True)
     return rows[0] if rows else None
 
 
@@ -109,6 +119,15 @@ def alone[T](part: Decision[T]) -> Decision[T]:
     except StopIteration as stop:
         value: T = stop.value
         return value
+
+
+def in_haste[T](part: Decision[T], seconds: float) -> Decision[T]:
+    """Let no statement of a decision wait longer for a row: the driver raises Busy then, and nothing was changed.
+
+    For who has others to look after (RULES H16). Less than a millisecond is one: zero would mean "for ever".
+    """
+    yield Query(f"set local lock_timeout = {max(1, int(seconds * 1000))}", {})
+    return (yield from part)
 
 
 def record(run: Row, facts: Sequence[Fact]) -> Decision[int]:
@@ -151,6 +170,17 @@ def ask_for_worker(run_id: UUID) -> Decision[None]:
         {"run": run_id},
     )
     yield Advance(run_id)
+
+
+def tell_parent(run: Row) -> Decision[None]:
+    """Leave an outbox row that lasts until the run's parent knows what became of it, and try it after the commit."""
+    if run["parent_id"] is not None:
+        yield Query(
+            """insert into runs_outboxrow (run_id, kind, due_at) values (%(run)s, 'child', clock_timestamp())
+               on conflict (run_id, kind) do update set due_at = excluded.due_at""",
+            {"run": run["id"]},
+        )
+        yield ChildEnded(run["id"])
 
 
 def tell_worker(run: Row) -> Decision[None]:

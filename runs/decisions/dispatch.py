@@ -12,6 +12,8 @@ from runs.conf import limits
 from runs.decisions.core import RUN_COLUMNS, Decision, Fact, Query, Row, jsonb, lock_run, record
 from runs.decisions.evidence import insert_evidence
 from runs.decisions.fresh import begin_fresh
+from runs.decisions.lineage import lock_operation, may_dispatch
+from runs.decisions.policy import MAY_GO_ON, why_not
 from runs.errors import RuleBroken
 from runs.frames import Origin
 from runs.ids import new_id, text_id
@@ -50,7 +52,7 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It must not begin: lost | cancel | deadline | unknown_open | not_running."""
+    """It must not begin: lost | cancel | deadline | unknown_open | not_running | rights | budget."""
 
     reason: str
 
@@ -66,7 +68,7 @@ class InOperation:
 GATE = f"""
 update runs_run set open_ops = open_ops + %(adds)s
 where id = %(run)s and fence = %(fence)s and status = 'running'
-  and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0
+  and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0 and {MAY_GO_ON}
 returning {RUN_COLUMNS}, clock_timestamp() as now"""
 
 BEGIN_STEP = """
@@ -115,13 +117,13 @@ def dispatch(
         row = yield from lock_run(run_id)
         if row is None or row["fence"] != fence:
             return Refused("lost")
-        known = yield from _lock_operation(operation.key)
-        if known is not None and not may_dispatch(known, fence):
+        known = yield from lock_operation(row, operation.key, step.name, step.digest)
+        if known is not None and not (known["key"] == operation.key and may_dispatch(known, fence, row["stream_id"])):
             return InOperation(known["step_id"], known)
         adds = 0 if known is not None and known["state"] == OperationState.DISPATCHED else 1
     rows = yield Query(GATE, {"run": run_id, "fence": fence, "adds": adds})
     if not rows:
-        return Refused(_why((yield from lock_run(run_id)), fence))
+        return (yield from refuse((yield from lock_run(run_id)), fence))
     run = rows[0]
     step_id = yield from begin_step(run, fence, step, message_id, is_retry=known is not None)
     operation_id = None
@@ -133,32 +135,17 @@ def dispatch(
     return Dispatched(step_id, operation_id)
 
 
-def may_dispatch(operation: Row, fence: int) -> bool:
-    """Say whether an operation's own state allows a (further) dispatch by this fence."""
-    state = operation["state"]
-    if state in (OperationState.INTENDED, OperationState.REFUTED):
-        return True
-    if state == OperationState.FAILED:
-        return bool((operation["receipt"] or {}).get("retryable"))
-    if state == OperationState.DISPATCHED:
-        repeatable = operation["effect"] in ("read", "idempotent") and not operation["is_process"]
-        return repeatable and (operation["fence"] < fence or bool(operation["gave_up"]))
-    return False
-
-
-def _why(run: Row | None, fence: int) -> str:
+def refuse(run: Row | None, fence: int) -> Decision[Refused]:
+    """Say why the gate did not open for the holder of this fence."""
     if run is None or run["fence"] != fence:
-        return "lost"
+        return Refused("lost")
     if run["status"] in (Status.CANCEL_REQUESTED, Status.CANCELLING):
-        return "cancel"
+        return Refused("cancel")
     if run["status"] != Status.RUNNING:
-        return "not_running"
-    return "unknown_open" if run["unknown_ops"] else "deadline"
-
-
-def _lock_operation(key: str) -> Decision[Row | None]:
-    rows = yield Query("select * from runs_operation where key = %(key)s for no key update", {"key": key})
-    return rows[0] if rows else None
+        return Refused("not_running")
+    if run["unknown_ops"]:
+        return Refused("unknown_open")
+    return Refused((yield from why_not(run)) or "deadline")
 
 
 def begin_step(
@@ -209,6 +196,8 @@ def _permit(
              now, now + %(permit)s * interval '1 second', now + (%(permit)s + %(bound)s) * interval '1 second'
            from (select clock_timestamp() as now) clock
            on conflict (key) do update set state = 'dispatched', version = runs_operation.version + 1,
+             step_id = excluded.step_id, settled_at = null, settled_by_id = null, settle_note = '',
+             next_look_up_at = null, look_ups = 0,
              fence = excluded.fence, worker = excluded.worker, nonce = excluded.nonce,
              is_ambiguous = excluded.is_ambiguous, gave_up = false, holder_gone_at = null, receipt = null,
              dispatched_at = excluded.dispatched_at, send_by = excluded.send_by,

@@ -4,21 +4,23 @@ from typing import Any
 
 from runs.decisions.core import Decision, Query, Row
 from runs.ids import text_id
-from runs.states import RECEIPT_WORD, OperationState, StepState
+from runs.states import RECEIPT_WORD, OperationState, Status, StepState
 
 CALLS = """
 select s.id, s.path, s.kind, s.name, s.state, s.effect, s.finished_at, s.error,
-  o.id as operation_id, o.key, o.state as operation_state, o.receipt, o.is_process, o.settled_at
+  o.id as operation_id, o.key, o.state as operation_state, o.receipt, o.is_process, o.settled_at,
+  c.id as child_id, c.status as child_status, c.started_at as child_started_at
 from runs_step s left join runs_operation o on o.step_id = s.id
-where s.stream_id = %(stream)s and s.kind in ('model', 'tool')
-  and (o.id is not null or s.finished_at is null or s.finished_at >= %(since)s)
+  left join runs_run c on c.parent_step_id = s.id
+where s.stream_id = %(stream)s and s.kind in ('model', 'tool', 'child')
+  and (o.id is not null or c.id is not null or s.finished_at is null or s.finished_at >= %(since)s)
 order by s.started_at, s.path"""
 
 
 def list_effects(run: Row) -> Decision[list[dict[str, Any]]]:
-    """List every operation of the attempt, and each read or model call that was open when the stop was asked.
+    """List every operation and child of the attempt, and each read or model call that was open when the stop was asked.
 
-    Shape: {"step_id", "path", "name", "kind", "operation_id"?, "operation_key"?, "outcome", "proof"?,
+    Shape: {"step_id", "path", "name", "kind", "operation_id"?, "operation_key"?, "child_id"?, "outcome", "proof"?,
     "provider_side"?}; outcome is not_started | pending | stopped | finished_first | committed | abandoned | unknown.
     """
     since = run["cancel_requested_at"] or run["now"]
@@ -31,6 +33,8 @@ def describe(row: Row, since: Any) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "step_id": text_id("step", row["id"]), "path": row["path"], "name": row["name"], "kind": row["kind"],
     }  # fmt: skip
+    if row["child_id"] is not None:
+        return entry | _of_child(row)
     if row["operation_id"] is None:
         return entry | _of_call(row)
     receipt = row["receipt"] or {}
@@ -56,3 +60,20 @@ def _of_call(row: Row) -> dict[str, Any]:
         return {"outcome": "finished_first"}
     provider_side = (row["error"] or {}).get("provider_side", "unknown")
     return {"outcome": "abandoned"} | ({"provider_side": provider_side} if row["kind"] == "model" else {})
+
+
+# A child says for itself what became of its calls; the parent's receipt says how the child ended.
+CHILD_WORD = {
+    Status.COMPLETED: "finished_first",
+    Status.FAILED: "finished_first",
+    Status.CANCELLED: "stopped",
+    Status.NEEDS_RECONCILIATION: "unknown",
+}
+
+
+def _of_child(row: Row) -> dict[str, Any]:
+    word = CHILD_WORD.get(Status(row["child_status"]), "pending")
+    if word == "stopped" and row["child_started_at"] is None:
+        word = "not_started"
+    child_id = text_id("run", row["child_id"])
+    return {"child_id": child_id, "outcome": word} | ({} if word == "pending" else {"proof": f"receipt of {child_id}"})

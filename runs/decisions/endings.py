@@ -11,6 +11,7 @@ from uuid import UUID
 from runs.decisions.core import (
     RUN_COLUMNS,
     TOLD,
+    ChildEnded,
     Decision,
     Fact,
     Query,
@@ -24,10 +25,11 @@ from runs.decisions.core import (
     write,
 )
 from runs.decisions.effects import list_effects
-from runs.decisions.steps_closing import OPEN_STEPS, close_steps
+from runs.decisions.judging import count_unknown, judge_dispatched, list_unknown
+from runs.decisions.steps_closing import close_steps
+from runs.decisions.turns import start_next
 from runs.frames import Draft
-from runs.ids import text_id
-from runs.states import TERMINAL_EVENT, OperationState, Status
+from runs.states import TERMINAL_EVENT, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class NotEnded:
-    """The guard did not hold: lost | cancel | open (something is in flight or unknown) | ended."""
+    """The guard did not hold: lost | cancel | children (some go on) | open (in flight or unknown) | ended."""
 
     reason: str
 
@@ -54,9 +56,10 @@ def _take(guard: str, params: dict[str, Any], *, also: str = "") -> Decision[Row
     return rows[0] if rows else None
 
 
-FINISH_GUARD = "fence = %(fence)s and status = 'running' and open_ops = 0 and unknown_ops = 0"
-PARK_GUARD = "fence = %(fence)s and status = 'running' and open_ops = 0 and unknown_ops > 0"
-CANCEL_GUARD = """status in ('cancel_requested', 'cancelling') and (
+HELD_GUARD = "fence = %(fence)s and status = 'running' and open_ops = 0 and open_children = 0"
+FINISH_GUARD = f"{HELD_GUARD} and unknown_ops = 0"
+PARK_GUARD = f"{HELD_GUARD} and unknown_ops > 0"
+CANCEL_GUARD = """status in ('cancel_requested', 'cancelling') and open_children = 0 and (
   (fence = %(fence)s and open_ops = 0)
   or lease_until is null or lease_until < clock_timestamp()
   or stop_deadline_at < clock_timestamp())"""
@@ -66,6 +69,10 @@ NOTE_SEEN = "".join(
         ("cancel_seen_at", "clock_timestamp()"), ("cancel_seen_by", "lease_owner"), ("cancel_seen_fence", "fence"),
     )
 )  # fmt: skip
+
+
+ANY_OPEN = """
+select exists (select 1 from runs_step where stream_id = run.stream_id and state = 'open') as has_open_steps"""
 
 
 def finish_run(
@@ -83,7 +90,7 @@ def finish_run(
     """
     assert status in (Status.COMPLETED, Status.FAILED)
     data = {"result": result} if status == Status.COMPLETED else {"code": error_code, "message": error_message}
-    run = yield from see_run(run_id)
+    run = yield from see_run(run_id, ANY_OPEN)
     if run is not None and (ended := (yield from _end_as_seen(run, fence, status, data, FINISH_GUARD))) is not None:
         return ended
     run = yield from lock_run(run_id)
@@ -115,8 +122,8 @@ def park(*, run_id: UUID, fence: int, has_result: bool = False, result: Any = No
             "update runs_run set has_result = true, result = %(result)s where id = %(run)s",
             {"run": run_id, "result": jsonb(result)},
         )
-    unknown = yield from _unknown_operations(run_id)
-    yield from end(run, Status.NEEDS_RECONCILIATION, {"operations": unknown}, reason="error", unknown=len(unknown))
+    unknown = yield from list_unknown(run_id)
+    yield from end(run, Status.NEEDS_RECONCILIATION, unknown, reason="error", unknown=count_unknown(unknown))
     return Ended(Status.NEEDS_RECONCILIATION)
 
 
@@ -128,7 +135,7 @@ def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | No
     that is done here.
     """
     if fence is not None:
-        run = yield from see_run(run_id)
+        run = yield from see_run(run_id, ANY_OPEN)
         if run is not None and not run["unknown_ops"]:
             data = {"reason": run["cancel_reason"]}
             ended = yield from _end_as_seen(
@@ -140,7 +147,7 @@ def end_cancel(*, run_id: UUID, fence: int | None = None) -> Decision[Ended | No
     params = {"run": run_id, "fence": -1 if fence is None else fence}
     taken = yield from _take(CANCEL_GUARD, params, also=NOTE_SEEN)
     if run is None or taken is None:
-        return NotEnded(_why_not(run, fence))
+        return NotEnded(_why_not(run, fence, is_stopping=True))
     return (yield from finish_cancel(run, _seen_now(run, fence)))
 
 
@@ -154,39 +161,15 @@ def finish_cancel(run: Row, before: list[Fact] | None = None) -> Decision[Ended]
 
     The caller holds the decision.
     """
-    unknown = []
+    unknown: dict[str, list[dict[str, Any]]] = {}
     if run["open_ops"] or run["unknown_ops"]:  # else nothing of the ledger is undecided
         yield from judge_dispatched(run)
-        unknown = yield from _unknown_operations(run["id"])
-    status = Status.NEEDS_RECONCILIATION if unknown else Status.CANCELLED
-    data: dict[str, Any] = {"reason": run["cancel_reason"]}
-    if unknown:
-        data["operations"] = unknown
-    ended = yield from end(run, status, data, reason="stop", unknown=len(unknown), before=before)
+        unknown = yield from list_unknown(run["id"])
+    count = count_unknown(unknown)
+    status = Status.NEEDS_RECONCILIATION if count else Status.CANCELLED
+    data = {"reason": run["cancel_reason"]} | (unknown if count else {})
+    ended = yield from end(run, status, data, reason="stop", unknown=count, before=before)
     return ended
-
-
-def judge_dispatched(run: Row) -> Decision[None]:
-    """Decide each operation that nobody holds any more: by stored evidence of its dispatch, else `unknown`."""
-    yield Query(
-        """update runs_operation o set version = o.version + 1,
-             state = case when e.id is null then 'unknown' else 'succeeded' end,
-             receipt = case when e.id is null then o.receipt else e.detail end,
-             next_look_up_at = case when e.id is null then clock_timestamp() end
-           from runs_operation d left join lateral (
-             select id, detail from runs_evidence
-             where operation_id = d.id and fence = d.fence and happened order by at limit 1) e on true
-           where o.id = d.id and o.run_id = %(run)s and o.state = 'dispatched'""",
-        {"run": run["id"]},
-    )
-
-
-def _unknown_operations(run_id: UUID) -> Decision[list[dict[str, Any]]]:
-    rows = yield Query(
-        "select id, key, tool from runs_operation where run_id = %(run)s and state = %(state)s order by created_at",
-        {"run": run_id, "state": OperationState.UNKNOWN.value},
-    )
-    return [{"operation_id": text_id("op", r["id"]), "operation_key": r["key"], "tool": r["tool"]} for r in rows]
 
 
 # Everything that hangs on the run's life, and its last events, in one statement.
@@ -199,7 +182,7 @@ with run as (
     error_code = coalesce(%(code)s, error_code), error_message = coalesce(%(message)s, error_message),
     last_seq = last_seq + %(n)s, version = version + 1 {{also}}
   where id = %(run)s and {{guard}}
-  returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
+  returning id, tenant_id, stream_id, parent_id, last_seq - %(n)s as base, version
 ), attempt as (
   update runs_attempt set ended_at = clock_timestamp(), status = %(status)s
   where stream_id in (select stream_id from run)
@@ -211,6 +194,9 @@ with run as (
   where run_id in (select id from run) and closed_at is null
 ), wishes as (
   delete from runs_outboxrow where run_id in (select id from run)
+), parent as (
+  insert into runs_outboxrow (run_id, kind, due_at)
+  select id, 'child', clock_timestamp() from run where parent_id is not null
 ), told as ({TOLD.format(row="run", data="e.data")}
 )
 select * from run"""
@@ -231,7 +217,8 @@ def end(
     facts = [*(before or []), *closed.facts]
     drafts, params = _last_words(run, status, data, facts, effects)
     rows = yield Query(END.format(guard="true", also=""), params | {"takes": 0, "unknown": unknown})
-    yield from ring(rows[0], drafts)
+    yield from _ring(rows[0], drafts)
+    yield from start_next(run)
     return Ended(status, effects)
 
 
@@ -245,8 +232,11 @@ def _end_as_seen(
     also: str = "",
     before: list[Fact] | None = None,
 ) -> Decision[Ended | None]:
-    """End a run in one statement if its row is still as it was read and nothing is open; None: it must be locked."""
-    if (yield Query(OPEN_STEPS, {"stream": run["stream_id"]}, is_alone=True)):
+    """End a run in one statement if its row is still as it was read and nothing is open; None: it must be locked.
+
+    In a conversation another run may follow in the same transaction, so its row is locked.
+    """
+    if run["conversation_id"] is not None or run["has_open_steps"]:
         return None
     effects = (yield from alone(list_effects(run))) if run["cancel_id"] is not None else None
     drafts, params = _last_words(run, status, data, before or [], effects)
@@ -255,8 +245,14 @@ def _end_as_seen(
     rows = yield Query(statement, params, is_alone=True)
     if not rows:
         return None
-    yield from ring(rows[0], drafts)
+    yield from _ring(rows[0], drafts)
     return Ended(status, effects)
+
+
+def _ring(ended: Row, drafts: list[Draft]) -> Decision[None]:
+    yield from ring(ended, drafts)
+    if ended["parent_id"] is not None:
+        yield ChildEnded(ended["id"])
 
 
 def _last_words(
@@ -274,13 +270,16 @@ def _last_words(
     return drafts, params
 
 
-def _why_not(run: Row | None, fence: int | None) -> str:
+def _why_not(run: Row | None, fence: int | None, *, is_stopping: bool = False) -> str:
     if run is None:
         return "lost"
     if run["terminal_at"] is not None:
         return "ended"
     if fence is not None and run["fence"] != fence:
         return "lost"
+    has_only_children = run["open_ops"] == 0 and run["open_children"] > 0
+    if is_stopping and has_only_children:
+        return "children"
     if run["cancel_id"] is not None and run["open_ops"] == 0:
         return "cancel"
-    return "open"
+    return "children" if has_only_children else "open"

@@ -8,11 +8,12 @@ Measured: 9 round trips less between a create and its first token.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from runs.clock import clock
 from runs.decisions.core import RUN_COLUMNS, TOLD, Decision, Fact, Query, Row, jsonb, ring, told_params
+from runs.decisions.policy import MAY_GO_ON
 from runs.frames import Draft, Origin, draft
 from runs.ids import text_id
 
@@ -24,7 +25,7 @@ with taken as (
     lease_until = clock_timestamp() + %(lease)s * interval '1 second', last_batch = 0, last_batch_seq = 0,
     last_seq = last_seq + %(n)s, version = version + 1
   where id = %(run)s and status = 'queued' and fence = 0 and attempt = 1
-  returning {RUN_COLUMNS}, input, metadata, clock_timestamp() as now, true as has_live_lease,
+  returning {RUN_COLUMNS}, input, metadata, history, clock_timestamp() as now, true as has_live_lease,
     extract(epoch from deadline_at - clock_timestamp())::float8 as deadline_in_seconds,
     extract(epoch from stop_deadline_at - clock_timestamp())::float8 as stop_in_seconds, last_seq - %(n)s as base
 ), told as ({TOLD.format(row="taken", data=f"replace(e.data, %(no_stream)s, {STREAM_TEXT})")}
@@ -37,7 +38,7 @@ BEGIN = f"""
 with gate as (
   update runs_run set open_ops = open_ops + 1, last_seq = last_seq + %(n)s, version = version + 1
   where id = %(run)s and fence = %(fence)s and status = 'running' and stream_id = %(stream)s
-    and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0
+    and (deadline_at is null or deadline_at > clock_timestamp()) and unknown_ops = 0 and {MAY_GO_ON}
     and not exists (select 1 from runs_step s where s.stream_id = %(stream)s and s.path = %(path)s)
   returning id, tenant_id, stream_id, last_seq - %(n)s as base, version
 ), step as (
@@ -68,7 +69,8 @@ def claim_fresh(*, run_id: UUID, worker: str, lease_seconds: float) -> Decision[
 def begin_fresh(*, origin: Origin, fence: int, step: dict[str, Any], facts: Sequence[Fact]) -> Decision[bool]:
     """Record that a call without a ledger row begins. False: it must not, or it is another case.
 
-    Args: step: the columns of its row that the caller decides; facts: what the stream says, by the worker's clock.
+    Args: step: the columns of its row that the caller decides; facts: what the stream says, by the
+    time that this process knows (runs/clock.py).
     """
     drafts = _write(origin, facts)
     params = step | {"run": origin.run_id, "stream": origin.stream_id, "fence": fence}
@@ -80,5 +82,5 @@ def begin_fresh(*, origin: Origin, fence: int, step: dict[str, Any], facts: Sequ
 
 
 def _write(origin: Origin, facts: Sequence[Fact]) -> list[Draft]:
-    now = datetime.now(UTC)
+    now = clock.now()
     return [draft(origin, f.type, f.data, at=now, step_id=f.step_id) for f in facts]

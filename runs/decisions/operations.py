@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from runs.decisions.claims import Lost
-from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record
+from runs.decisions.core import Decision, Fact, Query, Row, jsonb, lock_run, record, tell_parent
 from runs.decisions.evidence import insert_evidence
+from runs.decisions.turns import start_next
 from runs.ids import text_id
 from runs.states import OperationState, Status
 
@@ -22,7 +23,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class NotSettled:
-    """stale (its version moved) | decided | not_yet (something may still land) | missing."""
+    """stale (its version moved) | decided | not_yet (something may still land) | receipt (it happened) | missing."""
 
     reason: str
     horizon_at: datetime | None = None
@@ -55,7 +56,7 @@ def mark_unknown(*, run_id: UUID, fence: int, operation_id: UUID, message: str) 
          "receipt": jsonb(operation["receipt"] if proof is None else proof)},
     )  # fmt: skip
     yield Query(
-        """update runs_run set open_ops = open_ops - 1, unknown_ops = unknown_ops + %(unknown)s
+        """update runs_run set open_ops = open_ops - 1, unknown_ops = unknown_ops + %(unknown)s, version = version + 1
            where id = %(run)s and fence = %(fence)s""",
         {"run": run_id, "fence": fence, "unknown": int(proof is None)},
     )
@@ -70,24 +71,58 @@ def record_evidence(
 ) -> Decision[UUID]:
     """Store what was learnt about one dispatch. Evidence against a decision raises a flag, never flips it (H7).
 
-    A receipt of an `unknown` operation makes it due at the supervisor, who may have given up on it before.
+    A receipt of an `unknown` operation makes it due at the supervisor, who may have given up on it before, and adds to
+    its version: nobody calls it "did not happen" who has not seen the receipt. A
+    contradiction is told in the current stream of its run, also when the operation is of an earlier attempt.
     """
+    against = yield from _contradicted(operation_id, fence, kind, happened)
+    run = (yield from lock_run(against["run_id"])) if against is not None else None
     evidence_id = yield from insert_evidence(operation_id, fence, kind, happened, detail, by)
     if happened:
         yield Query(
-            """update runs_operation set next_look_up_at = clock_timestamp()
-               where id = %(op)s and fence = %(fence)s and state = 'unknown'""",
+            """update runs_operation set version = version + 1,
+                 next_look_up_at = case when fence = %(fence)s then clock_timestamp() else next_look_up_at end
+               where id = %(op)s and state = 'unknown'""",
             {"op": operation_id, "fence": fence},
         )
     if happened is not None:
-        against = ["refuted", "failed"] if happened else ["succeeded", "confirmed"]
-        yield Query(
-            """update runs_operation set contradicted_at = coalesce(contradicted_at, clock_timestamp()),
-                 version = version + 1
-               where id = %(op)s and fence = %(fence)s and state = any(%(against)s) and %(kind)s <> 'refusal'""",
-            {"op": operation_id, "fence": fence, "against": against, "kind": kind},
+        flagged = yield Query(
+            f"""update runs_operation o set contradicted_at = clock_timestamp(), version = version + 1
+                where id = %(op)s and contradicted_at is null and {AGAINST} returning id""",
+            {"op": operation_id, "fence": fence, "happened": happened, "kind": kind},
         )
+        if flagged and run is not None and against is not None:
+            yield from _tell_late(run, against, happened, detail)
     return evidence_id
+
+
+# Evidence of the dispatch that was decided otherwise; or a receipt of a write that was taken for not sent, and is sent
+# again by now: that may be a second effect. An idempotent call under the same key has one effect, however often sent.
+AGAINST = """%(kind)s::varchar <> 'refusal' and (
+  (o.fence = %(fence)s and o.state = any(case when %(happened)s then array['failed', 'refuted']
+                                         else array['confirmed', 'succeeded'] end))
+  or (o.fence > %(fence)s and %(happened)s and o.effect = 'write' and exists (
+    select 1 from runs_step s join runs_attempt a on a.stream_id = s.stream_id
+    where s.id = o.step_id and a.number > 1)))"""
+
+
+def _contradicted(operation_id: UUID, fence: int, kind: str, happened: bool | None) -> Decision[Row | None]:
+    """Look, without a lock, whether evidence will contradict a decision; only then its run's stream is told."""
+    if happened is None:
+        return None
+    rows = yield Query(
+        f"select * from runs_operation o where id = %(op)s and contradicted_at is null and {AGAINST}",
+        {"op": operation_id, "fence": fence, "happened": happened, "kind": kind},
+    )
+    return rows[0] if rows else None
+
+
+def _tell_late(run: Row, operation: Row, happened: bool, detail: dict[str, Any]) -> Decision[None]:
+    data = {
+        "operation_id": text_id("op", operation["id"]), "operation_key": operation["key"], "tool": operation["tool"],
+        "decided": operation["state"], "happened": happened, "proof": detail.get("proof"),
+    }  # fmt: skip
+    yield from record(run, [Fact("operation.late_receipt", data)])
 
 
 # "Did not happen" counts only when nothing can land any more, of no try of the key (RULES H6).
@@ -95,6 +130,9 @@ NOTHING_CAN_LAND = """holder_gone_at is not null and horizon_at < clock_timestam
   select 1 from runs_evidence stray where stray.operation_id = runs_operation.id and stray.kind = 'stray'
     and not exists (select 1 from runs_evidence seen where seen.operation_id = stray.operation_id
                       and seen.fence = stray.fence and seen.kind = 'exit'))"""
+# Nor where a receipt of any try says that it did. One that is stored meanwhile adds to the operation's version.
+NO_RECEIPT = """not exists (
+  select 1 from runs_evidence said where said.operation_id = runs_operation.id and said.happened)"""
 
 
 def settle(
@@ -113,7 +151,8 @@ def settle(
     """Decide an unknown operation: by a look-up, a late receipt, or an operator's verdict.
 
     Args: version: as the decider read it; source: look_up | receipt | verdict; sealed: the target refuses this
-    key from now on; override: an operator says how they know although nobody saw the holder's end.
+    key from now on; override: an operator says how they know although nobody saw the holder's end. Against a receipt
+    nothing helps.
     With its last unknown operation a parked run becomes what it would have been (run.reconciled).
     """
     rows = yield Query("select run_id from runs_operation where id = %(op)s", {"op": operation_id})
@@ -127,7 +166,8 @@ def settle(
               settled_by_id = %(by)s, settle_note = %(note)s, next_look_up_at = null,
               receipt = case when %(happened)s then %(detail)s else receipt end
             where id = %(op)s and state = 'unknown' and version = %(version)s
-              and (%(happened)s or %(free)s or ({NOTHING_CAN_LAND})) returning key, fence, step_id""",
+              and (%(happened)s or (({NO_RECEIPT}) and (%(free)s or ({NOTHING_CAN_LAND}))))
+            returning key, fence, step_id""",
         {"op": operation_id, "version": version, "state": state.value, "by": by, "note": note, "happened": happened,
          "detail": jsonb(detail), "free": sealed or override},
     )  # fmt: skip
@@ -148,13 +188,17 @@ def settle(
 
 def _why_not(operation_id: UUID, version: int) -> Decision[NotSettled]:
     rows = yield Query(
-        "select state, version, horizon_at, holder_gone_at from runs_operation where id = %(op)s", {"op": operation_id}
+        f"""select state, version, horizon_at, holder_gone_at, not ({NO_RECEIPT}) as has_receipt
+            from runs_operation where id = %(op)s""",
+        {"op": operation_id},
     )
     operation = rows[0]
     if operation["state"] != OperationState.UNKNOWN:
         return NotSettled("decided")
     if operation["version"] != version:
         return NotSettled("stale")
+    if operation["has_receipt"]:
+        return NotSettled("receipt")
     return NotSettled("not_yet", operation["horizon_at"], operation["holder_gone_at"] is not None)
 
 
@@ -179,6 +223,8 @@ def reconcile(run: Row) -> Decision[str]:
         {"status": status, "stream": run["stream_id"]},
     )
     yield from record(run, [Fact("run.reconciled", {"status": status})])
+    yield from tell_parent(run)
+    yield from start_next(run)
     return status
 
 
@@ -190,3 +236,26 @@ def plan_look_up(*, operation_id: UUID, seconds: float | None) -> Decision[None]
            where id = %(op)s and state = 'unknown'""",
         {"op": operation_id, "seconds": seconds},
     )
+
+
+def ask_again(*, operation_id: UUID) -> Decision[str | None]:
+    """Make an unknown operation of an ended run due for a look-up at once. None, or why not.
+
+    Why not: "decided"; "running" (the run's worker asks by itself); "no_look_up" (the tool offers none). The version
+    stays: a verdict that is being written meanwhile is as good as before.
+    """
+    rows = yield Query(
+        """update runs_operation o set next_look_up_at = clock_timestamp() from runs_run r
+           where o.id = %(op)s and r.id = o.run_id and o.state = 'unknown' and o.can_look_up
+             and r.terminal_at is not null returning o.id""",
+        {"op": operation_id},
+    )
+    if rows:
+        return None
+    rows = yield Query(
+        """select case when o.state <> 'unknown' then 'decided' when not o.can_look_up then 'no_look_up'
+             else 'running' end as reason from runs_operation o where o.id = %(op)s""",
+        {"op": operation_id},
+    )
+    reason: str = rows[0]["reason"]
+    return reason

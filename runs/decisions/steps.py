@@ -11,7 +11,6 @@ from runs.decisions.core import (
     Fact,
     Query,
     Row,
-    alone,
     jsonb,
     lock_run,
     record,
@@ -67,7 +66,8 @@ with held as (
 select * from held"""
 
 STEP = """
-select s.*, o.id as operation_id, o.state as operation_state, o.is_ambiguous, o.key as operation_key
+select s.id as step_id, s.path, s.kind, s.state as step_state, s.message_id, s.started_at as step_started_at,
+  o.id as operation_id, o.state as operation_state, o.is_ambiguous, o.key as operation_key
 from runs_step s left join runs_operation o on o.step_id = s.id where s.id = %(step)s"""
 
 
@@ -95,28 +95,24 @@ def finish_step(*, run_id: UUID, fence: int, step_id: UUID, state: str, **how: A
     Raises: RuleBroken when a dispatched operation would be left behind without an outcome.
     """
     end = StepEnd(state, **how)
-    done = yield from _finish((yield from see_run(run_id)), alone(_read_step(step_id)), fence, end, is_alone=True)
+    seen = yield from see_run(run_id, STEP, step=step_id)
+    done = yield from _finish(seen, seen, fence, end, is_alone=True)
     if done is None:  # the run has moved on since it was read
-        done = yield from _finish((yield from lock_run(run_id)), _read_step(step_id), fence, end)
+        run = yield from lock_run(run_id)
+        rows = yield Query(STEP, {"step": step_id})
+        done = yield from _finish(run, rows[0], fence, end)
     return done or Lost()
 
 
-def _read_step(step_id: UUID) -> Decision[Row]:
-    rows = yield Query(STEP, {"step": step_id})
-    return rows[0]
-
-
 def _finish(
-    run: Row | None, reading: Decision[Row], fence: int, end: StepEnd, *, is_alone: bool = False
+    run: Row | None, step: Row | None, fence: int, end: StepEnd, *, is_alone: bool = False
 ) -> Decision[Done | Lost | None]:
-    """Finish a step of the run as it was read. None: it has another version by now, and nothing was written."""
-    if run is None or run["fence"] != fence:
-        reading.close()
+    """Finish a step of the run as both were read. None: it has another version by now, and nothing was written."""
+    if run is None or step is None or run["fence"] != fence:
         return Lost()
-    step = yield from reading
     outcome, tokens = end.outcome, end.usage or {}
     is_dispatched = step["operation_state"] == OperationState.DISPATCHED
-    if step["state"] != StepState.OPEN or (outcome is not None and not is_dispatched):
+    if step["step_state"] != StepState.OPEN or (outcome is not None and not is_dispatched):
         return Done(step["operation_state"])
     if outcome is None and is_dispatched:
         raise RuleBroken(f"step {step['path']} cannot end while its operation has no outcome")
@@ -131,7 +127,7 @@ def _finish(
          "tokens_out": tokens.get("output_tokens", 0),
          "operation": None if outcome is None else step["operation_id"], "outcome": stored,
          "receipt": None if outcome is None else jsonb(outcome.receipt),
-         "gave_up": outcome is not None and outcome.gave_up, "step": step["id"], "ends": not is_unknown,
+         "gave_up": outcome is not None and outcome.gave_up, "step": step["step_id"], "ends": not is_unknown,
          "state": end.state, "result": jsonb({"value": end.result}), "error": jsonb(end.error),
          "usage": jsonb(end.usage), **told_params(drafts)},
         is_alone,
@@ -145,7 +141,7 @@ def _finish(
 def _unknown_fact(step: Row, outcome: OperationOutcome | None) -> Fact:
     operation = {"operation_key": step["operation_key"], "operation_id": text_id("op", step["operation_id"])}
     return Fact(
-        "tool.unknown", operation | {"message": outcome.receipt.get("error", "") if outcome else ""}, step["id"]
+        "tool.unknown", operation | {"message": outcome.receipt.get("error", "") if outcome else ""}, step["step_id"]
     )
 
 
@@ -159,7 +155,7 @@ def _decide_outcome(step: Row, outcome: OperationOutcome | None) -> str | None:
 
 def _finish_facts(run: Row, step: Row, end: StepEnd) -> list[Fact]:
     facts: list[Fact] = []
-    step_id = step["id"]
+    step_id = step["step_id"]
     if step["message_id"] is not None:
         text = end_of_text(step["message_id"], final=end.state == "finished", reason=end.reason)
         facts.append(Fact(text.type, text.data, step_id))
@@ -170,16 +166,14 @@ def _finish_facts(run: Row, step: Row, end: StepEnd) -> list[Fact]:
         facts.append(Fact("tool.result", end.tool or {"ok": end.state == "finished"}, step_id))
     if end.usage:
         facts.append(Fact("usage", dict(end.usage), step_id))
-    took = round((run["now"] - step["started_at"]).total_seconds() * 1000)
+    took = round((run["now"] - step["step_started_at"]).total_seconds() * 1000)
     data: dict[str, Any] = {"path": step["path"], "kind": step["kind"], "state": end.state, "duration_ms": took}
     facts.append(Fact("step.finished", data | ({"error": end.error} if end.error else {}), step_id))
     return facts
 
 
-def instant_step(
-    *, run_id: UUID, fence: int, step: StepCall, result: Any, facts: list[Fact]
-) -> Decision[Done | Refused]:
-    """Begin and finish a step that calls nothing outside (a text that the agent says, a title, an artifact)."""
+def lock_running(run_id: UUID, fence: int) -> Decision[Row | Refused]:
+    """Lock a run that the caller holds and that may begin something; else say why not."""
     run = yield from lock_run(run_id)
     if run is None or run["fence"] != fence:
         return Refused("lost")
@@ -189,12 +183,30 @@ def instant_step(
     )
     if not rows:
         return Refused("cancel" if run["cancel_id"] else "not_running")
+    return run
+
+
+def instant_step(
+    *, run_id: UUID, fence: int, step: StepCall, result: Any, facts: list[Fact], operation_id: UUID | None = None
+) -> Decision[Done | Refused]:
+    """Begin and finish a step that calls nothing outside (a text that the agent says, a receipt that is there already).
+
+    Args: operation_id: the committed operation whose receipt it is; from now on it belongs to this step.
+    """
+    run = yield from lock_running(run_id, fence)
+    if isinstance(run, Refused):
+        return run
     step_id = yield from begin_step(run, fence, step, None)
     yield Query(
         """update runs_step set state = 'finished', result = %(result)s, finished_at = clock_timestamp()
            where id = %(step)s""",
         {"step": step_id, "result": jsonb({"value": result})},
     )
+    if operation_id is not None:
+        yield Query(
+            "update runs_operation set step_id = %(step)s, version = version + 1 where id = %(operation)s",
+            {"step": step_id, "operation": operation_id},
+        )
     opened = Fact("step.started", {"path": step.path, "kind": step.kind, "name": step.name}, step_id)
     closed = Fact("step.finished", {"path": step.path, "kind": step.kind, "state": "finished"}, step_id)
     yield from record(run, [opened, *(Fact(f.type, f.data, step_id) for f in facts), closed])

@@ -112,14 +112,15 @@ def wait(
 ) -> Decision[Waiting | NotWaiting]:
     """Give the claim back until something wakes the run.
 
-    Args: wakes: the row's counter as it was read before the run looked for answers; waiting_for: input | timer.
+    Args: wakes: the row's counter as it was read before the run looked for answers; waiting_for: input | timer | child.
+    With something unknown a run does not wait but parks; only children that go on keep it from that (RULES H9, H14).
     """
     run = yield from lock_run(run_id)
     rows = yield Query(
-        """update runs_run set status = 'waiting', waiting_for = %(what)s, wake_at = %(wake_at)s,
+        """update runs_run set status = 'waiting', waiting_for = %(what)s, wake_at = %(wake_at)s, deaths = 0,
              fence = fence + 1, lease_until = null, lease_owner = null
-           where id = %(run)s and fence = %(fence)s and status = 'running' and open_ops = 0 and unknown_ops = 0
-             and wakes = %(wakes)s returning id""",
+           where id = %(run)s and fence = %(fence)s and status = 'running' and open_ops = 0
+             and (unknown_ops = 0 or open_children > 0) and wakes = %(wakes)s returning id""",
         {"run": run_id, "fence": fence, "wakes": wakes, "what": waiting_for, "wake_at": wake_at},
     )
     if run is None or not rows:

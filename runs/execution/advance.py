@@ -3,6 +3,7 @@
 import logging
 from uuid import UUID
 
+import psycopg
 import structlog
 
 from runs.agents.registry import AgentSpec, get_agent
@@ -16,12 +17,13 @@ from runs.execution.claim import Claim
 from runs.execution.held import Held
 from runs.execution.history import History, load_history
 from runs.execution.lease import end_of_lease
+from runs.execution.poison import end_poisoned
 from runs.execution.stopping import stop, stop_inherited
 from runs.execution.walk import STOP_MARGIN_SECONDS, Next, Walk
 from runs.execution.worker_context import WorkerContext
 from runs.failpoints import hit
 from runs.frames import Origin
-from runs.states import Status
+from runs.states import DEATHS_TO_END, Status
 from tools.scope import CancelReason, Scope, ScopeCancelled, boottime
 
 logger = logging.getLogger(__name__)
@@ -36,9 +38,7 @@ async def advance(run_id: UUID, worker: WorkerContext) -> bool:
     the database is away before the claim is known; the supervisor asks again then.
     """
     began = boottime()
-    answer = await worker.hands.database.decide(
-        claim(run_id=run_id, worker=worker.hands.worker, lease_seconds=limits().lease_seconds)
-    )
+    answer = await _claim_run(run_id, worker)
     if isinstance(answer, NotClaimable):
         logger.debug("run.not_claimable", extra={"run_id": run_id.hex, "status": answer.status})
         return False
@@ -58,6 +58,27 @@ async def advance(run_id: UUID, worker: WorkerContext) -> bool:
             held.outlet.close()
             worker.keeper.forget(held)
     return True
+
+
+async def _claim_run(run_id: UUID, worker: WorkerContext) -> Claimed | NotClaimable:
+    """Claim; a second time where the connection was one that a restart of the database had broken meanwhile.
+
+    A first claim that did land is found as a live lease then, and ends by itself: nobody renews it.
+    """
+    for is_last in (False, True):
+        try:
+            return await worker.hands.database.decide(
+                claim(
+                    run_id=run_id,
+                    worker=worker.hands.worker,
+                    lease_seconds=limits().lease_seconds,
+                    is_alone=worker.is_alone,
+                )
+            )
+        except psycopg.OperationalError:
+            if is_last:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _hold(claimed: Claimed, worker: WorkerContext, began: float) -> Held:
@@ -87,6 +108,9 @@ async def _carry(run: Row, held: Held, worker: WorkerContext) -> None:
         held.scope.cancel(CancelReason(run["cancel_reason"]))
         await stop_inherited(stopping)
         return
+    if run["deaths"] >= DEATHS_TO_END:
+        await end_poisoned(_claim(run, held, worker, History({})))
+        return
     try:
         spec = get_agent(run["agent"])
     except UnknownAgent as error:
@@ -103,7 +127,9 @@ async def _look(held: Held, worker: WorkerContext) -> tuple[int, History]:
     """Read how often the run was woken, and then what it has done: in this order (RULES H11)."""
     rows = await worker.hands.database.fetch(WAKES, {"run": held.run_id, "fence": held.fence})
     wakes = rows[0]["wakes"] if rows else -1  # lost: the first decision says so
-    return wakes, await load_history(worker.hands.database, held.origin.stream_id)
+    return wakes, await load_history(
+        worker.hands.database, held.run_id, held.origin.stream_id, attempt=held.origin.attempt
+    )
 
 
 async def _walk(walking: Claim, spec: AgentSpec, wakes: int) -> Next:

@@ -28,17 +28,19 @@ class For(StrEnum):
 
     INPUT = "input"
     TIMER = "timer"
+    CHILD = "child"
     DRAIN = "drain"  # this worker leaves
     VERDICT = "verdict"  # an operation of the run is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """One branch that waits; wake_at for a timer, question_id for input."""
+    """One branch that waits; wake_at for a timer, question_id for input, child_step_id for a child."""
 
     what: For
     wake_at: datetime | None = None
     question_id: UUID | None = None
+    child_step_id: UUID | None = None
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class Branches:
         self._max_steps = max_steps
         self._steps = 0
         self._running = 1
-        self._in_flight = 0
+        self._in_flight = self._living_on = 0
         self._parked: dict[asyncio.Future[Any], Parked] = {}
 
     def begin(self) -> None:
@@ -78,15 +80,22 @@ class Branches:
         place.count += 1
         return f"{place.prefix}{place.count}"
 
+    @property
+    def lives_on(self) -> bool:
+        """Say whether all that is in flight lives on without this claim, so that a drain need not wait for it."""
+        return 0 < self._in_flight == self._living_on
+
     @contextlib.contextmanager
-    def step_in_flight(self) -> Iterator[None]:
-        """Count a step while it lasts."""
+    def step_in_flight(self, *, lives_on: bool = False) -> Iterator[None]:
+        """Count a step while it lasts. lives_on: it does so without this claim, and the next one adopts it."""
         self._in_flight += 1
+        self._living_on += lives_on
         self.idle.clear()
         try:
             yield
         finally:
             self._in_flight -= 1
+            self._living_on -= lives_on
             if self._in_flight == 0:
                 self.idle.set()
             self._unwind_if_stuck()
@@ -111,10 +120,14 @@ class Branches:
         """Return the questions that branches wait for."""
         return [p.question_id for p in self._parked.values() if p.question_id is not None]
 
-    def resume(self, question_id: UUID, value: Any) -> None:
-        """Let the branch that waits for this question go on beside the others."""
+    def parked_children(self) -> list[UUID]:
+        """Return the steps of the children that branches wait for."""
+        return [p.child_step_id for p in self._parked.values() if p.child_step_id is not None]
+
+    def resume(self, awaited: UUID, value: Any) -> None:
+        """Let the branch that waits for this question, or for the child of this step, go on beside the others."""
         for arrival, parked in self._parked.items():
-            if parked.question_id == question_id and not arrival.done():
+            if awaited in (parked.question_id, parked.child_step_id) and not arrival.done():
                 arrival.set_result(value)
 
     def ring(self, timer: Parked) -> None:

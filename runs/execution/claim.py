@@ -23,6 +23,7 @@ from runs.frames import Origin
 from runs.ids import text_id
 from tools.models.protocol import ModelProvider
 from tools.processes.host import ProcessHost
+from tools.processes.terminals.owned import Terminals
 from tools.scope import CancelReason, Scope, ScopeCancelled
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Hands:
     provider: Callable[[str | None], ModelProvider]
     draining: asyncio.Event  # take nothing new on, and let go at the next step boundary
     leaving: asyncio.Event  # the drain time is over: let go now
+    terminals: Terminals | None = None  # where this machine has a host of them
+    user: tuple[int, int] | None = None  # uid and gid of who commands run as; None: who we are
 
 
 @dataclass(slots=True)
@@ -82,6 +85,12 @@ class Claim:
         self.held.lose()
         raise ScopeCancelled(CancelReason.LOST)
 
+    def release(self, process_key: str) -> None:
+        """Let the wards of a call forget their proof: what it came to is stored."""
+        self.hands.processes.release(process_key)
+        if self.hands.terminals is not None:
+            self.hands.terminals.release(self.run_text)
+
     async def decide[T](
         self, make: Callable[[], Decision[T]], *, landed: Callable[[], Awaitable[T | None]] | None = None
     ) -> T:
@@ -111,15 +120,15 @@ class Claim:
         """Read rows. Raises: psycopg.OperationalError when the database is away."""
         return await self.hands.database.fetch(sql, params)
 
-    def start_call(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def start_call(self, work: Coroutine[Any, Any, Any], *, lives_on: bool = False) -> asyncio.Task[Any]:
         """Run a call with an effect outside in a task of its own: cancelling the agent must not cut its receipt."""
-        task = asyncio.get_running_loop().create_task(self._in_flight(work))
+        task = asyncio.get_running_loop().create_task(self._in_flight(work, lives_on))
         self.calls.add(task)
         task.add_done_callback(self._call_ended)
         return task
 
-    async def _in_flight(self, work: Coroutine[Any, Any, Any]) -> Any:
-        with self.branches.step_in_flight():
+    async def _in_flight(self, work: Coroutine[Any, Any, Any], lives_on: bool) -> Any:
+        with self.branches.step_in_flight(lives_on=lives_on):
             return await work
 
     def _call_ended(self, task: asyncio.Task[Any]) -> None:

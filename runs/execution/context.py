@@ -4,10 +4,15 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from runs.agents.context import ModelReply, Schema
+from runs.agents.shell import Shell
+from runs.execution.child_step import spawn_child
 from runs.execution.claim import Claim
-from runs.execution.model_ask import ModelAsk, as_messages
+from runs.execution.model_ask import ModelAsk, as_messages, read_messages
 from runs.execution.model_step import ask_model
+from runs.execution.shell_step import open_shell
 from runs.execution.small_steps import give_title, keep_artifact, say
 from runs.execution.tool_step import call_tool
 from runs.execution.waiting_steps import ask_person, sleep
@@ -64,6 +69,10 @@ class StepContext:
         """What the creator of the run sent along with it."""
         return dict(self._claim.run["metadata"] or {})
 
+    @property
+    def history(self) -> tuple[Message, ...]:
+        return read_messages(self._claim.run["history"])
+
     async def model(
         self,
         messages: str | Sequence[Message],
@@ -103,6 +112,19 @@ class StepContext:
         self, *branches: Coroutine[Any, Any, Any], limit: int | None = None, return_errors: bool = False
     ) -> list[Any]:
         return await self._claim.branches.gather(branches, limit=limit, return_errors=return_errors)
+
+    async def spawn(
+        self,
+        agent: str,
+        input: Mapping[str, Any] | BaseModel | None = None,
+        *,
+        title: str | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JSON:
+        return await spawn_child(self._claim, agent, input, title, deadline_seconds)
+
+    async def shell(self, target: str = "local", *, rows: int = 24, cols: int = 80, title: str | None = None) -> Shell:
+        return await open_shell(self._claim, target, rows, cols, title)
 
     async def say(self, text: str, *, label: str | None = None) -> None:
         await say(self._claim, text, label)

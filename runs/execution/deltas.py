@@ -3,11 +3,11 @@
 The general `frames.draft` costs 12 us, this 1.5 us; a model at full speed makes 100,000 a second.
 """
 
-import time
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii
 from uuid import UUID
 
+from runs.clock import clock
 from runs.frames import Draft, Origin, draft, write_time
 from runs.ids import text_id
 from tools.plain_json import clean_text
@@ -30,7 +30,7 @@ class Deltas:
 
     def draft(self, text: str, *, at: datetime | None = None) -> Draft:
         """Make the event of one piece of text; `at` is now unless a test says otherwise."""
-        now = time.time() if at is None else at.timestamp()
+        now = clock.time() if at is None else at.timestamp()
         millisecond = int(now * 1000)
         if millisecond != self._millisecond:  # writing a time costs as much as all the rest
             self._millisecond = millisecond

@@ -5,17 +5,24 @@ Adapters get a ToolCall, a ToolCall needs a Permit, and permits are made here on
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from runs.clock import clock
 from runs.conf import limits
+from runs.decisions.cancels import request_cancel
 from runs.decisions.dispatch import Dispatched, InOperation, OperationCall, Refused, StepCall, dispatch
+from runs.decisions.policy import BUDGET_SPENT, RIGHTS_LOST
 from runs.decisions.steps import OperationOutcome, finish_step
 from runs.execution.branches import For, Parked
 from runs.execution.claim import Claim
+from runs.states import CancelReason as RecordedReason
 from tools.permit import Permit
 from tools.scope import CancelReason, ScopeCancelled, boottime
+
+# A loop that was busy between the dispatch and the call finds its permit void: nothing was sent, so it asks again.
+LATE_TRIES = 5
 
 LANDED_OPERATION = """
 select id, step_id from runs_operation where key = %(key)s and nonce = %(nonce)s and state = 'dispatched'"""
@@ -48,7 +55,7 @@ async def begin(
 
     Raises: ScopeCancelled after a cancel, the deadline or a lost fence; Unwind when an operation is unknown.
     """
-    nonce, began_at, dispatched_at = uuid4(), boottime(), datetime.now(UTC)
+    nonce, began_at, dispatched_at = uuid4(), boottime(), clock.now()
     held = claim.held
 
     async def landed() -> Dispatched | None:
@@ -123,6 +130,9 @@ async def refused(claim: Claim, reason: str) -> None:
     if reason == "unknown_open":
         claim.has_unknown = True
         await claim.branches.park(Parked(For.VERDICT))
+    if reason in NOTES:
+        await _stop_for_policy(claim, NOTES[reason])
+        reason = "cancel"
     if reason == "cancel":
         claim.held.should_look.set()  # the row says who asked and why; until then we only know that nothing begins
         raise ScopeCancelled(await claim.scope.wait_ended())
@@ -130,6 +140,22 @@ async def refused(claim: Claim, reason: str) -> None:
     raise ScopeCancelled(CancelReason.DEADLINE)
 
 
+NOTES = {"rights": RIGHTS_LOST, "budget": BUDGET_SPENT}
+
+
+async def _stop_for_policy(claim: Claim, note: str) -> None:
+    """Ask the whole tree to stop: a right or a budget is never a child's own."""
+    root = claim.run["root_id"] or claim.origin.run_id
+    answer = await claim.decide(
+        lambda: request_cancel(run_id=root, reason=RecordedReason.POLICY, note=note, overdue_only=True)
+    )
+    if answer is None:  # given back a moment later: the next claim goes on from here
+        claim.lost()
+
+
 def operation_key(claim: Claim, step: StepCall) -> str:
-    """Return the key that stays the same for every try of this call: run, call path, digest of the arguments."""
-    return f"{claim.run_text}:{step.path}:{step.digest[:32]}"
+    """Return the key that stays the same for every try of this call: run, call path, digest of the arguments.
+
+    In a retry a call that was done again has another one (`…#redo-n`).
+    """
+    return claim.history.key_for(f"{claim.run_text}:{step.path}:{step.digest[:32]}")

@@ -10,14 +10,18 @@ from runs.decisions.dispatch import InOperation, Refused, StepCall
 from runs.decisions.operations import mark_unknown
 from runs.decisions.steps import Done, OperationOutcome, finish_step, instant_step
 from runs.execution import receipts
+from runs.execution.adopted import adopt
 from runs.execution.claim import Claim
+from runs.execution.earlier import StoredStep
 from runs.execution.gate import refused
-from runs.execution.history import StoredStep
 from runs.execution.look_up import find_out, question_of
+from runs.execution.reuse import STORED_STEP
+from runs.execution.signals import OperationContradicted
 from runs.execution.tool_call import LANDED, Known
 from runs.ids import text_id
 from runs.states import OperationState
-from tools.effects import Outcome, Receipt
+from tools.effects import JSON, Outcome, Receipt
+from tools.processes.results import TreeProof
 from tools.scope import CancelReason, boottime
 from tools.spec import ToolSpec
 
@@ -32,28 +36,39 @@ from runs_operation where id = %(operation)s"""
 EVIDENCE = """
 select detail from runs_evidence where operation_id = %(operation)s and fence = %(fence)s and happened
 order by at limit 1"""
-STORED_STEP = "select 1 from runs_step where stream_id = %(stream)s and path = %(path)s and state = 'finished'"
 
 
 async def inherit(
     claim: Claim, spec: ToolSpec, step: StepCall, stored: StoredStep | None, found: InOperation
 ) -> Known | None:
-    """Return what is known of the operation, stored as this step's end; None when it may be dispatched (again)."""
+    """Return what is known of the operation, stored as this step's end; None when it may be dispatched (again).
+
+    Raises: OperationContradicted where evidence says that what was thought not to have happened did.
+    """
     row = found.operation
     state = OperationState(row["state"])
     if state in (OperationState.SUCCEEDED, OperationState.CONFIRMED):
         return await _reuse(claim, spec, step, stored, row)
+    if row["contradicted_at"] is not None:
+        raise OperationContradicted(row["key"])
     if state is OperationState.FAILED:
         return Known(_refusal(row["receipt"] or {}))
     if state is not OperationState.DISPATCHED:
         return UNKNOWN
-    receipt = await learn(claim, spec, row)
-    if receipt is None:
+    lives_on = spec.adopt is not None
+    found_out = await asyncio.shield(claim.start_call(_learn_and_record(claim, spec, row), lives_on=lives_on))
+    if found_out is None:
         return await _give_up(claim, spec, step, stored, row)
-    done = await record(claim, spec, row, receipt)
+    receipt, done = found_out
     if done.operation_state == OperationState.UNKNOWN:
         return UNKNOWN
     return None if receipt.code == "not_happened" else Known(receipt)
+
+
+async def _learn_and_record(claim: Claim, spec: ToolSpec, row: Row) -> tuple[Receipt, Done] | None:
+    """In a task of its own: what is learnt of a call that still runs must not be cut with the agent."""
+    receipt = await learn(claim, spec, row)
+    return None if receipt is None else (receipt, await record(claim, spec, row, receipt))
 
 
 async def learn(claim: Claim, spec: ToolSpec, row: Row) -> Receipt | None:
@@ -69,8 +84,10 @@ async def learn(claim: Claim, spec: ToolSpec, row: Row) -> Receipt | None:
             proof=detail.get("proof") or "evidence",
             external_id=detail.get("external_id"),
         )
+    if spec.adopt is not None:
+        return await adopt(claim, spec.adopt, row)
     if row["is_process"]:
-        return await _proof_of_process(claim, f"{claim.run_text}/{text_id('step', row['step_id'])}")
+        return await _proof_of_process(claim, _process_key(claim, row))
 
     async def nothing_can_land() -> bool:
         return bool((await claim.fetch(NOTHING_CAN_LAND, operation=row["id"]))[0]["is_so"])
@@ -96,7 +113,7 @@ async def record(claim: Claim, spec: ToolSpec, row: Row, receipt: Receipt) -> Do
         word, state, how = OperationState.REFUTED, "superseded", {}
     elif receipt.outcome is Outcome.FAILED:  # an interrupted process: it ran, and it is proven gone
         state, how = "failed", {"error": receipts.as_error(receipts.failure(spec.name, receipt))}
-    stored = receipts.as_json(receipt, stopped=receipt.code == "interrupted")
+    stored = receipts.as_json(receipt, stopped=receipt.code in receipts.STOPPED)
 
     async def landed() -> Done | None:
         rows = await claim.fetch(LANDED, step=row["step_id"])
@@ -116,7 +133,12 @@ async def record(claim: Claim, spec: ToolSpec, row: Row, receipt: Receipt) -> Do
     )
     if isinstance(answer, Lost):
         claim.lost()
+    claim.release(_process_key(claim, row))
     return answer
+
+
+def _process_key(claim: Claim, row: Row) -> str:
+    return f"{claim.run_text}/{text_id('step', row['step_id'])}"
 
 
 def _interrupted(proof: str | None) -> Receipt:
@@ -129,12 +151,21 @@ def _interrupted(proof: str | None) -> Receipt:
     )
 
 
+def _ended(proof: TreeProof) -> Receipt:
+    """A command that was over before its worker was lost: how it ended is known, what it printed is not."""
+    status = proof.status
+    assert status is not None  # that it ended by itself is known from its exit
+    exit_code, number = (status, None) if status >= 0 else (None, -status)
+    value: JSON = {"exit_code": exit_code, "signal": number, "stdout": "", "stderr": "", "output_lost": True}
+    return Receipt(Outcome.SUCCEEDED, value=value, proof="process tree empty")
+
+
 async def _proof_of_process(claim: Claim, key: str) -> Receipt | None:
     until = boottime() + PROOF_WAIT_SECONDS
     while True:
         proof = claim.hands.processes.proof_of(key)
         if proof is not None and proof.gone:
-            return _interrupted("process tree empty")
+            return _ended(proof) if proof.by_itself else _interrupted("process tree empty")
         if boottime() >= until or claim.scope.reason is CancelReason.LOST:
             return None  # another host, or no proof: nobody can say what it did
         await asyncio.sleep(PROOF_POLL_SECONDS)
@@ -178,7 +209,10 @@ async def _reuse(claim: Claim, spec: ToolSpec, step: StepCall, stored: StoredSte
             return Done(None) if rows else None
 
         answer = await claim.decide(
-            lambda: instant_step(run_id=run_id, fence=fence, step=step, result=value, facts=facts), landed=landed
+            lambda: instant_step(
+                run_id=run_id, fence=fence, step=step, result=value, facts=facts, operation_id=row["id"]
+            ),
+            landed=landed,
         )
     if isinstance(answer, Lost):
         claim.lost()

@@ -1,21 +1,17 @@
 """What RQ runs: advance one run. Inside a RunWorker it waits for the shared loop; elsewhere it brings its own."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from uuid import UUID
 
-from django.conf import settings
-
 from runs.agents.registry import load_agents
-from runs.database import conninfo
 from runs.execution.advance import advance
+from runs.execution.installed import installed_worker
 from runs.execution.names import worker_name
-from runs.execution.worker_context import open_worker
-from runs.tool_settings import tool_settings
+from runs.execution.worker_context import WorkerContext
 
 type Carry = Callable[[UUID], None]
 
@@ -46,18 +42,11 @@ def advance_run(run_id: str) -> None:
     elif _carriers:
         _carriers[0](run)
     else:
-        asyncio.run(_alone(run, conninfo()))
+        asyncio.run(_alone(run, installed_worker(worker_name(), is_alone=True)))
 
 
-async def _alone(run: UUID, dsn: str) -> None:
+async def _alone(run: UUID, opening: AbstractAsyncContextManager[WorkerContext]) -> None:
     """Under RQ's stock worker, which forks a process for each job: a worker for one run."""
     load_agents()
-    async with open_worker(
-        name=worker_name(),
-        dsn=dsn,
-        redis_url=settings.REDIS_URL,
-        env=os.environ,
-        tool_settings=tool_settings(),
-        workspaces=settings.WORKSPACES,
-    ) as worker:
+    async with opening as worker:
         await advance(run, worker)

@@ -20,6 +20,7 @@ from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
+from runs.clock import ASK, ASK_EVERY_SECONDS, clock
 from runs.conf import limits
 from runs.decisions.claims import renew
 from runs.execution.held import Held
@@ -40,6 +41,12 @@ class Processes(Protocol):
     def kill(self, key_prefix: str) -> int: ...
 
 
+class Terminals(Protocol):
+    """The same of the hands on terminals. Nothing kills one from here: a claim that is lost only lets go of it."""
+
+    def renew(self, key_prefix: str, until_boottime: float) -> None: ...
+
+
 def kill_this_process() -> None:
     """End this worker at once: its loop does not turn, so nothing gentler reaches it."""
     os.kill(os.getpid(), signal.SIGKILL)
@@ -54,11 +61,18 @@ class LeaseKeeper:
     """Renews what it watches. Made and started on the loop whose runs it keeps."""
 
     def __init__(
-        self, *, conninfo: str, worker: str, processes: Processes, die: Callable[[], None] = kill_this_process
+        self,
+        *,
+        conninfo: str,
+        worker: str,
+        processes: Processes,
+        terminals: Terminals | None = None,
+        die: Callable[[], None] = kill_this_process,
     ) -> None:
         self._conninfo = conninfo
         self._worker = worker
         self._processes = processes
+        self._terminals = terminals
         self._die = die
         self._loop = asyncio.get_running_loop()
         self._held: dict[UUID, Held] = {}
@@ -84,7 +98,7 @@ class LeaseKeeper:
 
     def watch(self, held: Held) -> None:
         """Keep this claim's lease from now on."""
-        self._processes.renew(held.prefix, held.believed_until)
+        self._renew_hands(held)
         with self._lock:
             self._held[held.run_id] = held
 
@@ -157,10 +171,15 @@ class LeaseKeeper:
                 self._tell_lost(held)
                 continue
             held.believed_until = end_of_lease(began)
-            self._processes.renew(held.prefix, held.believed_until)
+            self._renew_hands(held)
             if words[run_id] == "CANCEL_REQUESTED" and held.cancel_seen_at is None:
                 held.cancel_seen_at = began
                 self._on_loop(held.should_look.set)
+
+    def _renew_hands(self, held: Held) -> None:
+        self._processes.renew(held.prefix, held.believed_until)
+        if self._terminals is not None:
+            self._terminals.renew(held.prefix, held.believed_until)
 
     def _ask(self, fences: dict[UUID, int]) -> dict[UUID, str]:
         if self._connection is None or self._connection.closed:
@@ -168,7 +187,10 @@ class LeaseKeeper:
             self._connection = Connection.connect(conninfo, autocommit=True, prepare_threshold=0, row_factory=dict_row)
         decision = renew(worker=self._worker, held=fences, lease_seconds=limits().lease_seconds)
         query = only_query(decision)
-        return result_of(decision, self._connection.execute(query.sql, query.params).fetchall())
+        words = result_of(decision, self._connection.execute(query.sql, query.params).fetchall())
+        if (asked_at := boottime()) - clock.read_at > ASK_EVERY_SECONDS:
+            clock.learn(self._connection.execute(ASK).fetchall()[0]["now"], asked_at=asked_at)
+        return words
 
     def _tell_lost(self, held: Held) -> None:
         """Kill from this thread, because the loop may be what hangs; then tell the loop."""

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from runs.agents.context import ModelReply, Schema
 from runs.agents.errors import ModelFailed
-from runs.execution.history import StoredStep
+from runs.execution.earlier import StoredStep
+from runs.execution.history import in_order
 from runs.states import StepState
 from tools.models.protocol import Message, ToolUse
 from tools.spec import ToolSpec
@@ -54,6 +55,19 @@ class ModelAsk:
 def as_messages(messages: str | Sequence[Message]) -> tuple[Message, ...]:
     """Read what an agent may pass: one user message as plain text, or messages."""
     return (Message("user", messages),) if isinstance(messages, str) else tuple(messages)
+
+
+def read_messages(said: Sequence[Mapping[str, Any]] | None) -> tuple[Message, ...]:
+    """Read the history that is stored with a run (runs.conversation_history)."""
+    return tuple(
+        Message(
+            one["role"],
+            one["content"],
+            tool_calls=tuple(ToolUse(c["id"], c["name"], in_order(c["arguments"])) for c in one.get("tool_calls", ())),
+            tool_call_id=one.get("tool_call_id"),
+        )
+        for one in said or ()
+    )
 
 
 def read_value(schema: Schema | None, text: str) -> Any:

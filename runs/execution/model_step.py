@@ -9,14 +9,15 @@ from uuid import UUID
 from runs.agents.context import ModelReply
 from runs.agents.errors import ModelFailed
 from runs.decisions.claims import Lost
-from runs.decisions.dispatch import InOperation
+from runs.decisions.dispatch import InOperation, StepCall
 from runs.decisions.steps import Done, finish_step
 from runs.execution.claim import Claim
 from runs.execution.deltas import Deltas
-from runs.execution.gate import Begun, begin, operation_key
+from runs.execution.gate import LATE_TRIES, Begun, begin, operation_key
 from runs.execution.history import in_order, step_call
 from runs.execution.model_ask import ModelAsk, as_stored, read_value, replay
 from runs.execution.outlet import OutletClosed
+from runs.execution.reuse import find_stored, text_facts
 from runs.failpoints import hit
 from runs.ids import new_id, text_id
 from runs.states import StepState
@@ -42,27 +43,37 @@ STEP_CLOSED = "select 1 from runs_step where id = %(step)s and state <> 'open'"
 async def ask_model(claim: Claim, ask: ModelAsk) -> ModelReply:
     """Do the step, or return (or raise) what it brought before. Raises: ModelFailed, ScopeCancelled, Unwind."""
     step = step_call(claim.branches.next_path(), "model", ask.label or "model", ask.known_by(), stored=ask.stored())
-    stored = claim.history.find(step)
+    stored = await find_stored(claim, step, lambda earlier: text_facts(earlier.value["text"], ask.label))
     if stored is not None and stored.state in (StepState.FINISHED, StepState.FAILED):
         return replay(stored, ask)
-    await claim.pass_boundary()
-    await hit("before_model")
-    with claim.branches.step_in_flight():
-        try:
-            provider = claim.hands.provider(ask.model)
-        except ModelError as error:
-            provider = _Refusing(error)
-        message_id = new_id()
-        begun = await begin(
-            claim,
-            step,
-            key=operation_key(claim, step),
-            message_id=message_id,
-            label=ask.label,
-            shown={"provider": provider.name, "model": ask.model or provider.name},
-        )
-        assert not isinstance(begun, InOperation)  # a model call has no ledger row
-        return await _Talk(claim, ask, provider, begun, message_id).hold()
+    for late in range(1, LATE_TRIES + 1):
+        await claim.pass_boundary()
+        await hit("before_model")
+        with claim.branches.step_in_flight():
+            reply = await _ask_once(claim, ask, step, may_come_again=late < LATE_TRIES)
+        if reply is not None:
+            return reply
+        logger.warning("model.permit_late", extra={"run_id": claim.run_text, "tries": late})
+    raise AssertionError("the last try brings a reply or raises")
+
+
+async def _ask_once(claim: Claim, ask: ModelAsk, step: StepCall, *, may_come_again: bool) -> ModelReply | None:
+    """Return the reply; None when the permit was void before the call began, and it may be asked for anew."""
+    try:
+        provider = claim.hands.provider(ask.model)
+    except ModelError as error:
+        provider = _Refusing(error)
+    message_id = new_id()
+    begun = await begin(
+        claim,
+        step,
+        key=operation_key(claim, step),
+        message_id=message_id,
+        label=ask.label,
+        shown={"provider": provider.name, "model": ask.model or provider.name},
+    )
+    assert not isinstance(begun, InOperation)  # a model call has no ledger row
+    return await _Talk(claim, ask, provider, begun, message_id, may_come_again=may_come_again).hold()
 
 
 class _Refusing:
@@ -82,18 +93,28 @@ class _Refusing:
 class _Talk:
     """One call of a provider, from its permit to its stored reply."""
 
-    def __init__(self, claim: Claim, ask: ModelAsk, provider: ModelProvider, begun: Begun, message_id: UUID) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        ask: ModelAsk,
+        provider: ModelProvider,
+        begun: Begun,
+        message_id: UUID,
+        *,
+        may_come_again: bool,
+    ) -> None:
         self._claim = claim
         self._ask = ask
         self._provider = provider
         self._begun = begun
+        self._may_come_again = may_come_again
         self._deltas = Deltas(claim.origin, step_id=begun.step_id, message_id=message_id)
         self._text: list[str] = []
         self._uses: list[ToolUse] = []
         self._usage: Usage | None = None
         self._finished: Finished | None = None
 
-    async def hold(self) -> ModelReply:
+    async def hold(self) -> ModelReply | None:
         try:
             with self._claim.held.permit_in_use(self._begun.permit):
                 await self._listen()
@@ -109,6 +130,9 @@ class _Talk:
                 self._claim.start_call(self._abandon(CancelReason.USER))
             raise
         except Exception as error:
+            if isinstance(error, PermitVoid) and self._may_come_again and self._claim.scope.reason is None:
+                await self._store(state="superseded", model=self._facts("stopped"), reason="superseded")
+                return None
             failed = self._as_failed(error)
             await self._finish_failed(failed)
             raise failed from error

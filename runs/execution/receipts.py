@@ -8,6 +8,8 @@ from tools.effects import JSON, Outcome, Receipt
 
 # An event is read by every follower; what is larger is shown by its beginning, and stored whole with the step.
 SHOWN_BYTES = 32_768
+# Codes of a process that has run and that we, the loss of its worker, or the end of its shell have ended.
+STOPPED = ("stopped", "timeout", "interrupted", "shell_ended")
 
 
 def as_json(receipt: Receipt, *, stopped: bool = False) -> dict[str, Any]:
@@ -51,11 +53,11 @@ def from_error(tool: str, stored: dict[str, Any]) -> ToolFailed:
     return ToolFailed(tool, code, message, retryable=bool(stored.get("retryable")))
 
 
-def shown(receipt: Receipt) -> dict[str, Any]:
-    """Return the data of tool.result."""
+def shown(receipt: Receipt, *, was_cancelled: bool = False) -> dict[str, Any]:
+    """Return the data of tool.result. was_cancelled: a stop has ended the call, or kept it from beginning."""
     if receipt.outcome is not Outcome.SUCCEEDED:
         error = {"code": receipt.code or "tool_error", "message": receipt.error or ""}
-        return {"ok": False, "error": error, "proof": receipt.proof}
+        return {"ok": False, "error": error, "proof": receipt.proof} | ({"stopped": True} if was_cancelled else {})
     return {"ok": True, "value": shorten(receipt.value), "proof": receipt.proof}
 
 

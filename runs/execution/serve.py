@@ -3,20 +3,16 @@
 import gc
 import logging
 import os
-from functools import partial
 
 import django_rq
-from django.conf import settings
 
 from runs import failpoints
 from runs.agents.registry import load_agents
-from runs.database import conninfo
+from runs.execution.installed import installed_worker
 from runs.execution.jobs import carry_with
 from runs.execution.loop_thread import LoopThread
 from runs.execution.names import worker_name
 from runs.execution.worker import RunWorker
-from runs.execution.worker_context import open_worker
-from runs.tool_settings import tool_settings
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +22,8 @@ def serve(*, queue_name: str, suffix: str | None) -> None:
     failpoints.arm_from_environment(os.environ)
     load_agents()
     name = worker_name(suffix)
-    loop = LoopThread(
-        partial(
-            open_worker,
-            name=name,
-            dsn=conninfo(),
-            redis_url=settings.REDIS_URL,
-            env=os.environ,
-            tool_settings=tool_settings(),
-            workspaces=settings.WORKSPACES,
-        )
-    )
+    opening = installed_worker(name, is_alone=False)
+    loop = LoopThread(lambda: opening)
     loop.start()
     carry_with(loop.carry)
     queue = django_rq.get_queue(queue_name)

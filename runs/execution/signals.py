@@ -4,6 +4,7 @@ Unwind          nothing more can be done now; the run waits, moves to another wo
 RunBroken       the run cannot go on at all and fails
   StepMismatch    the agent asks something else than it asked before at this place
   StepLimit       the agent loops for ever
+  OperationContradicted  evidence speaks against what was decided about a call that is to be made again
 
 A cancel is `tools.scope.ScopeCancelled`.
 """
@@ -42,3 +43,15 @@ class StepLimit(RunBroken):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"The agent asked for more than {most} steps; it probably loops.")
+
+
+class OperationContradicted(RunBroken):
+    """What was thought not to have happened may have: making the call again could do it twice."""
+
+    code = "operation_contradicted"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"A receipt contradicts what was decided about operation {key}, so it is not sent again. "
+            "An operator has to review it; then the run can be retried."
+        )

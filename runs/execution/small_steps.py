@@ -4,17 +4,16 @@ import hashlib
 from uuid import UUID
 
 from runs.decisions.claims import Lost
-from runs.decisions.core import Fact
 from runs.decisions.dispatch import Refused
 from runs.decisions.steps import Done, instant_step, set_title, store_artifact
 from runs.execution.claim import Claim
 from runs.execution.gate import refused
 from runs.execution.history import step_call
+from runs.execution.reuse import STORED_STEP, find_stored, text_facts
 from runs.ids import new_id, text_id
 from runs.states import StepState
 from tools.plain_json import clean_text
 
-STORED_STEP = "select 1 from runs_step where stream_id = %(stream)s and path = %(path)s and state = 'finished'"
 ARTIFACT = (
     "select id from runs_artifact where run_id = %(run)s and name = %(name)s and sha256 = coalesce(%(sha)s, sha256)"
 )
@@ -23,17 +22,11 @@ ARTIFACT = (
 async def say(claim: Claim, text: str, label: str | None) -> None:
     """Say a whole text as one step. Raises: ScopeCancelled, Unwind."""
     step = step_call(claim.branches.next_path(), "text", label or "text", {"text": text})
-    stored = claim.history.find(step)
+    facts = text_facts(text, label)
+    stored = await find_stored(claim, step, lambda _: facts)
     if stored is not None and stored.state is StepState.FINISHED:
         return
     await claim.pass_boundary()
-    message = text_id("msg", new_id())
-    start = {"message_id": message, "role": "assistant"} | ({"label": label} if label else {})
-    facts = [
-        Fact("text.start", start),
-        Fact("text.delta", {"message_id": message, "delta": text}),
-        Fact("text.end", {"message_id": message, "final": True}),
-    ]
 
     async def landed() -> Done | None:
         rows = await claim.fetch(STORED_STEP, stream=claim.origin.stream_id, path=step.path)

@@ -12,15 +12,18 @@ import logging
 
 import psycopg
 
+from runs.agents.errors import ToolFailed
 from runs.conf import limits
 from runs.decisions.cancels import request_cancel
 from runs.decisions.claims import release
 from runs.decisions.core import Row
 from runs.decisions.endings import NotEnded, end_cancel
 from runs.execution import inherited
+from runs.execution.child_step import children_may_have_ended
 from runs.execution.claim import Claim
 from runs.execution.outcomes import place_of
 from runs.execution.outlet import OutletClosed
+from runs.execution.receipts import STOPPED
 from runs.execution.walk import look
 from runs.failpoints import hit
 from runs.states import CancelReason as RecordedReason
@@ -85,6 +88,9 @@ async def _end(claim: Claim) -> None:
     if claim.note is not None:
         await claim.note
     answer = await claim.decide(lambda: end_cancel(run_id=run_id, fence=fence))
+    while isinstance(answer, NotEnded) and answer.reason == "children":
+        await children_may_have_ended(claim)  # past the stop deadline a supervisor ends them, and then takes this one
+        answer = await claim.decide(lambda: end_cancel(run_id=run_id, fence=fence))
     if not isinstance(answer, NotEnded):
         logger.info("run.ended", extra={"status": answer.status.value})
     elif answer.reason == "open":
@@ -143,6 +149,8 @@ def _note_behaviour(agent: Agent) -> None:
     if agent.cancelled():
         return
     error = agent.exception()
+    if isinstance(error, ToolFailed) and error.code in STOPPED:
+        return  # of a process that was stopped with the run
     if not isinstance(error, ScopeCancelled):
         logger.warning("agent.swallowed_cancel", extra={"at": place_of(agent), "ended_with": repr(error)})
 
@@ -159,13 +167,18 @@ async def _settle_calls(claim: Claim, *, until: float) -> None:
 
 async def stop_inherited(claim: Claim) -> None:
     """End a run that was claimed while it was stopping: its agent never runs, its open operations are looked up."""
+    await settle_inherited(claim)
+    if not claim.held.is_lost:
+        await hit("before_settle")
+        await _end(claim)
+
+
+async def settle_inherited(claim: Claim) -> None:
+    """Find out what became of every operation that older claims have sent."""
     for row in await claim.fetch(DISPATCHED, run=claim.origin.run_id):
         claim.start_call(_settle_inherited(claim, row))
     if claim.calls:
         await asyncio.wait(claim.calls)
-    if not claim.held.is_lost:
-        await hit("before_settle")
-        await _end(claim)
 
 
 async def _settle_inherited(claim: Claim, row: Row) -> None:

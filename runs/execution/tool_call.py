@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from runs.clock import clock
 from runs.conf import limits
 from runs.decisions.claims import Lost
 from runs.decisions.steps import Done, OperationOutcome, finish_step
@@ -24,6 +24,7 @@ from runs.failpoints import hit
 from runs.frames import draft
 from runs.ids import text_id
 from runs.states import OperationState
+from runs.unprivileged import make_workspace
 from tools.call import ToolCall
 from tools.effects import JSON, Outcome, Receipt
 from tools.scope import CancelReason, ScopeCancelled, boottime
@@ -38,28 +39,38 @@ where s.id = %(step)s and (s.state <> 'open' or o.state <> 'dispatched')"""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a call came to. is_unknown: the ledger says so, whatever the receipt says (RULES H8)."""
+    """What a call came to.
+
+    is_unknown: the ledger says so, whatever the receipt says (RULES H8). is_late: its permit was void before it began.
+    """
 
     receipt: Receipt
     is_unknown: bool = False
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchedCall:
-    """A call that may begin."""
+    """A call that may begin.
+
+    tries: the number of this one; may_come_again: it is dispatched anew if it comes too late for its permit.
+    """
 
     claim: Claim
     spec: ToolSpec
     arguments: dict[str, JSON]
     begun: Begun
     key: str
+    tries: int = 1
+    may_come_again: bool = False
 
     async def run(self) -> Known:
         """Make the call and store its outcome. Raises: ScopeCancelled (reads; any call after a lost fence)."""
         await hit("after_dispatch_before_receipt")
+        call = self._tool_call()
         try:
             with self.claim.held.permit_in_use(self.begun.permit):
-                receipt = await self.spec.call(self._tool_call(), self.arguments)
+                receipt = await self.spec.call(call, self.arguments)
         except (ScopeCancelled, asyncio.CancelledError) as stop:
             if isinstance(stop, ScopeCancelled) and self.begun.operation_id is None:
                 await self._drop(stop.reason)
@@ -76,11 +87,12 @@ class DispatchedCall:
         if self.claim.held.is_lost:
             await self._leave_evidence(receipt)
             self.claim.lost()
-        return await self._store(receipt)
+        known = await self._store(receipt)
+        self.claim.release(call.process_key)
+        return known
 
     def _tool_call(self) -> ToolCall:
         claim = self.claim
-        claim.workspace.mkdir(parents=True, exist_ok=True)
         return ToolCall(
             run_id=claim.run_text,
             step_id=text_id("step", self.begun.step_id),
@@ -90,24 +102,29 @@ class DispatchedCall:
             fence=claim.held.fence,
             permit=self.begun.permit,
             scope=claim.scope,
-            workspace=claim.workspace,
+            workspace=make_workspace(claim.workspace, claim.hands.user),
             settings=claim.hands.settings,
             processes=claim.hands.processes,
             progress=self._progress,
+            terminals=claim.hands.terminals,
+            user=claim.hands.user,
         )
 
     async def _progress(self, data: JSON) -> None:
         """Show what the tool says meanwhile; a tool that says more than can be stored waits here."""
         outlet = self.claim.held.outlet
         shown = {"data": receipts.shorten(data)}
-        outlet.push(draft(self.claim.origin, "tool.progress", shown, at=datetime.now(UTC), step_id=self.begun.step_id))
+        outlet.push(draft(self.claim.origin, "tool.progress", shown, at=clock.now(), step_id=self.begun.step_id))
         if outlet.is_full:
             await outlet.room()
 
     def _cut(self) -> Receipt | None:
         """The stop deadline (or the end of a drain) cut the call: judge by whether it had begun."""
-        if self.begun.operation_id is None or self.claim.scope.reason is CancelReason.DRAIN:
+        reason = self.claim.scope.reason
+        if self.begun.operation_id is None or reason is CancelReason.DRAIN:
             return None  # the next claim does a read again, and looks a write up
+        if self.spec.adopt is not None and reason is CancelReason.LOST:
+            return None  # it lives on: the next claim adopts it
         if not self.begun.permit.give_back():
             return Receipt(Outcome.UNKNOWN, proof="no answer", error="The run was stopped before an answer came.")
         return Receipt(Outcome.FAILED, proof="nothing was sent", error="The run was stopped.", code="permit_expired")
@@ -140,7 +157,7 @@ class DispatchedCall:
         if reason in (CancelReason.LOST, CancelReason.DRAIN):
             return
         error = {"code": "stopped", "message": "The run was stopped."}
-        await self._finish(state="abandoned", error=error, tool={"ok": False, "error": error})
+        await self._finish(state="abandoned", error=error, tool={"ok": False, "error": error, "stopped": True})
 
     async def abandon(self) -> None:
         """Close the step of a read whose await the agent itself has cut (a timeout of its own)."""
@@ -148,18 +165,28 @@ class DispatchedCall:
         await self._finish(state="abandoned", error=error, tool={"ok": False, "error": error})
 
     async def _store(self, receipt: Receipt) -> Known:
+        is_late = receipt.code == "permit_expired" and self._comes_again()
         if receipt.outcome is Outcome.SUCCEEDED:
             how: dict[str, Any] = {"state": "finished", "result": receipt.value}
+        elif is_late:
+            how = {"state": "superseded"}
         else:
-            how = {"state": "failed", "error": receipts.as_error(receipts.failure(self.spec.name, receipt))}
+            error = receipts.as_error(receipts.failure(self.spec.name, receipt))
+            how = {"state": "failed", "error": error | {"tries": self.tries}}
         if self.begun.operation_id is not None:
             how["outcome"] = OperationOutcome(
                 state=self._ledger_word(receipt).value,
                 receipt=receipts.as_json(receipt, stopped=self._was_stopped(receipt)),
                 gave_up=True,
             )
-        done = await self._finish(tool=receipts.shown(receipt), **how)
-        return Known(receipt, is_unknown=done.operation_state == OperationState.UNKNOWN)
+        told = receipts.shown(receipt, was_cancelled=self._was_cancelled(receipt))
+        done = await self._finish(tool=told, **how)
+        return Known(receipt, is_unknown=done.operation_state == OperationState.UNKNOWN, is_late=is_late)
+
+    def _comes_again(self) -> bool:
+        """Say whether a call that has not begun is dispatched anew: here, or by the next claim if this one leaves."""
+        reason = self.claim.scope.reason
+        return reason is CancelReason.DRAIN or (reason is None and self.may_come_again)
 
     def _ledger_word(self, receipt: Receipt) -> OperationState:
         if receipt.outcome is Outcome.UNKNOWN:
@@ -172,7 +199,15 @@ class DispatchedCall:
 
     def _was_stopped(self, receipt: Receipt) -> bool:
         """True for a process that we ended: it has run, so it is no refusal, and its tree is proven gone."""
-        return self.spec.process and receipt.outcome is Outcome.FAILED and receipt.code in ("stopped", "timeout")
+        return self.spec.process and receipt.outcome is Outcome.FAILED and receipt.code in receipts.STOPPED
+
+    def _was_cancelled(self, receipt: Receipt) -> bool:
+        """True where a stop of the run has ended the call, or kept it from beginning: neither is the tool's word."""
+        if self.claim.scope.reason in (None, CancelReason.LOST, CancelReason.DRAIN):
+            return False
+        if receipt.outcome is not Outcome.FAILED or receipt.code == "timeout":
+            return False
+        return receipt.code == "permit_expired" or self._was_stopped(receipt)
 
     async def _finish(self, **how: Any) -> Done:
         claim, step_id = self.claim, self.begun.step_id

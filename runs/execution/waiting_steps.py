@@ -3,23 +3,27 @@
 import asyncio
 import json
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from pydantic import BaseModel
 
 from runs.agents.context import Schema
 from runs.agents.errors import InputTimeout
 from runs.conf import limits
 from runs.decisions.claims import Lost
+from runs.decisions.core import Fact
 from runs.decisions.dispatch import Refused, StepCall
 from runs.decisions.timers import finish_timer
 from runs.decisions.waiting import Asked, TimerSet, ask, set_timer
 from runs.execution.branches import For, Parked
 from runs.execution.claim import Claim
+from runs.execution.earlier import StoredStep
 from runs.execution.gate import refused
-from runs.execution.history import step_call
+from runs.execution.history import in_order, step_call
+from runs.execution.reuse import find_stored
 from runs.ids import new_id, text_id
 from runs.states import QuestionState, StepState
 
@@ -28,9 +32,14 @@ SHORT_SLEEP_SECONDS = 2.0
 QUESTION_POLL_SECONDS = 1.0
 
 LANDED_QUESTION = "select step_id, expires_at from runs_question where id = %(question)s"
+SECONDS_LEFT = "select extract(epoch from %(wake_at)s::timestamptz - clock_timestamp()) as seconds"
 LANDED_TIMER = """
 select id, (result ->> 'wake_at')::timestamptz as wake_at from runs_step
 where stream_id = %(stream)s and path = %(path)s and state = 'open' and fence = %(fence)s"""
+ENDED_CHILDREN = """
+select s.id, s.state, s.result, s.error, s.state = 'open' as is_in_doubt
+from runs_step s join runs_run c on c.parent_step_id = s.id
+where s.id = any(%(steps)s) and (s.state <> 'open' or c.told_parent = 'doubt')"""
 CLOSED_QUESTIONS = """
 select id, state, value from runs_question where id = any(%(questions)s) and state in ('answered', 'expired')"""
 
@@ -39,7 +48,7 @@ async def ask_person(claim: Claim, prompt: str, schema: Schema, timeout_seconds:
     """Ask, and return the answer. Raises: InputTimeout, ScopeCancelled, Unwind."""
     asked = schema.model_json_schema() if isinstance(schema, type) else dict(schema)
     step = step_call(claim.branches.next_path(), "ask", "ask", {"prompt": prompt, "schema": asked})
-    stored = claim.history.find(step)
+    stored = await find_stored(claim, step, lambda earlier: _told_again(earlier, prompt, asked))
     if stored is not None and stored.state is StepState.FINISHED:
         return _answer(schema, stored.value)
     question_id = stored.question_id if stored is not None else None
@@ -53,6 +62,16 @@ async def ask_person(claim: Claim, prompt: str, schema: Schema, timeout_seconds:
     if state == QuestionState.EXPIRED:
         raise InputTimeout(text_id("q", question_id), prompt)
     return _answer(schema, value)
+
+
+def _told_again(earlier: StoredStep, prompt: str, schema: dict[str, Any]) -> list[Fact]:
+    assert earlier.question_id is not None  # an ask step and its question are one transaction
+    question_id = text_id("q", earlier.question_id)
+    asked = {"question_id": question_id, "prompt": prompt, "schema": schema, "expires_at": None}
+    return [
+        Fact("input.requested", asked),
+        Fact("input.answered", {"question_id": question_id, "value": earlier.value}),
+    ]
 
 
 async def _put_question(
@@ -89,14 +108,18 @@ def _answer(schema: Schema, value: Any) -> Any:
 
 
 async def watch_questions(claim: Claim) -> None:
-    """Let a branch whose question was closed go on beside the others; when all are parked, the wait sees it."""
+    """Let a branch go on whose question was closed or whose child has ended; when all are parked, the wait sees it."""
     while True:
         await asyncio.sleep(QUESTION_POLL_SECONDS)
         await resume_answered(claim)
 
 
 async def resume_answered(claim: Claim) -> None:
-    """Look once whether a question that a branch waits for was closed."""
+    """Look once whether a question that a branch waits for was closed, or a child has ended."""
+    if children := claim.branches.parked_children():
+        for row in await claim.fetch(ENDED_CHILDREN, steps=children):
+            value = in_order((row["result"] or {}).get("value"))
+            claim.branches.resume(row["id"], (row["state"], value, row["error"] or {}, row["is_in_doubt"]))
     if questions := claim.branches.parked_inputs():
         for row in await claim.fetch(CLOSED_QUESTIONS, questions=questions):
             claim.branches.resume(row["id"], (row["state"], (row["value"] or {}).get("value")))
@@ -107,7 +130,11 @@ async def sleep(claim: Claim, seconds: float) -> None:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"ctx.sleep takes seconds, not {seconds!r}.")
     step = step_call(claim.branches.next_path(), "timer", "sleep", {"seconds": seconds})
-    stored = claim.history.find(step)
+    await pass_timer(claim, step, await find_stored(claim, step), seconds)
+
+
+async def pass_timer(claim: Claim, step: StepCall, stored: StoredStep | None, seconds: float) -> None:
+    """Let the timer of this step pass, from when it was first set. Raises: ScopeCancelled, Unwind."""
     if stored is not None and stored.state is StepState.FINISHED:
         return
     if stored is not None and stored.wake_at is not None:
@@ -137,7 +164,7 @@ async def _start_timer(claim: Claim, step: StepCall, seconds: float) -> tuple[UU
 
 
 async def _until(claim: Claim, wake_at: datetime) -> None:
-    left = max(0.005, (wake_at - datetime.now(UTC)).total_seconds())
+    left = await _seconds_left(claim, wake_at)
     if left <= SHORT_SLEEP_SECONDS:
         await claim.scope.bound(asyncio.sleep(left))
         return
@@ -147,6 +174,15 @@ async def _until(claim: Claim, wake_at: datetime) -> None:
         await claim.branches.park(parked)
     finally:
         alarm.cancel()
+
+
+async def _seconds_left(claim: Claim, wake_at: datetime) -> float:
+    """Ask the database, whose clock decides: with one of ours that is ahead a long sleep would be a busy loop."""
+    try:
+        rows = await claim.fetch(SECONDS_LEFT, wake_at=wake_at)
+    except psycopg.OperationalError:
+        return SHORT_SLEEP_SECONDS  # then ask again
+    return max(0.005, float(rows[0]["seconds"]))
 
 
 async def _try_finish(claim: Claim, step_id: UUID) -> bool:

@@ -16,11 +16,13 @@ from runs.decisions.core import Row
 from runs.decisions.endings import Ended, NotEnded, finish_run, park
 from runs.decisions.waiting import NotWaiting, wait
 from runs.execution.branches import For, Parked
+from runs.execution.child_step import children_may_have_ended, leave_no_child, leave_no_shell
 from runs.execution.claim import Claim
 from runs.execution.context import StepContext
 from runs.execution.outcomes import failure_of, name_of, place_of
 from runs.execution.outlet import OutletClosed
 from runs.execution.waiting_steps import resume_answered, watch_questions
+from runs.failpoints import hit
 from runs.states import Status
 from tools.scope import CancelReason, ScopeCancelled, boottime
 
@@ -32,6 +34,7 @@ from runs_run where id = %(run)s and fence = %(fence)s and status in ('cancel_re
 # We want to be done before a supervisor takes the run away at its stop deadline.
 STOP_MARGIN_SECONDS = 1.0
 MOMENT_SECONDS = 0.02
+LIVES_ON_SECONDS = 0.1  # between looks, in a drain, whether only what outlives its claim is still in flight
 
 
 class Next(StrEnum):
@@ -103,6 +106,7 @@ class Walk:
             await claim.held.outlet.flush()
         except OutletClosed:
             return Next.STOP
+        await hit("before_end")
         if claim.has_unknown:
             result = self.agent.result() if error is None else None
             return await self._end(lambda: park(**self._ids(), has_result=error is None, result=result))
@@ -121,9 +125,13 @@ class Walk:
         """Nothing can be done now: verify, move to another worker, or wait."""
         kinds = {parked.what for parked in unwound}
         if For.VERDICT in kinds:
-            return await self._end(lambda: park(**self._ids()))
-        if For.DRAIN in kinds:
-            await self.claim.decide(lambda: release(**self._ids()))
+            answer: Any = await self.claim.decide(lambda: park(**self._ids()))
+            if not isinstance(answer, NotEnded) or answer.reason != "children":
+                return await self._ended(answer)
+            await leave_no_shell(self.claim)
+        elif For.DRAIN in kinds:
+            # Nothing of ours is in flight: what is open still was begun by older claims, and is the next one's as well.
+            await self.claim.decide(lambda: release(**self._ids(), even_in_flight=True))
             return Next.OVER
         timers = [parked.wake_at for parked in unwound if parked.wake_at is not None]
         answer = await self.claim.decide(
@@ -131,7 +139,7 @@ class Walk:
                 **self._ids(),
                 wakes=self._wakes,
                 # The timer of a run that also asks must still fire; answers are taken in any waiting run.
-                waiting_for="timer" if timers else "input",
+                waiting_for="timer" if timers else "input" if For.INPUT in kinds else "child",
                 wake_at=min(timers, default=None),
             )
         )
@@ -143,6 +151,15 @@ class Walk:
 
     async def _end(self, make: Callable[[], Any]) -> Next:
         answer: Ended | NotEnded = await self.claim.decide(make)
+        if isinstance(answer, NotEnded) and answer.reason == "children":
+            logger.warning("agent.left_children", extra={"agent": self._spec.name})
+            await leave_no_child(self.claim)
+        while isinstance(answer, NotEnded) and answer.reason == "children":
+            await children_may_have_ended(self.claim)
+            answer = await self.claim.decide(make)
+        return await self._ended(answer)
+
+    async def _ended(self, answer: Ended | NotEnded) -> Next:
         if isinstance(answer, NotEnded):
             return await self._not_done(answer.reason)
         logger.info("run.ended", extra={"status": answer.status.value})
@@ -203,7 +220,11 @@ async def _watch_row(claim: Claim) -> None:
 
 
 async def _watch_leaving(claim: Claim) -> None:
-    await claim.hands.leaving.wait()
+    await claim.hands.draining.wait()
+    while not (claim.branches.lives_on or claim.hands.leaving.is_set()):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LIVES_ON_SECONDS):
+                await claim.hands.leaving.wait()
     claim.scope.cancel(CancelReason.DRAIN)
     claim.branches.stop()
 

@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 import sys
+from uuid import UUID
 
 import django
 
@@ -24,12 +25,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suffix", help="the last part of the worker's name")
     parser.add_argument("--queue", default="default")
+    parser.add_argument("--run", type=UUID, help="carry this run alone, and end")
     parser.add_argument("--parent", type=int, help="die with this process")
     arguments = parser.parse_args()
     if arguments.parent is not None:
         die_with_parent(arguments.parent)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
+    if arguments.run is not None:
+        from runs.execution.alone import carry_alone
+
+        carry_alone(arguments.run, suffix=arguments.suffix)
+        return
     from runs.execution.serve import serve
 
     serve(queue_name=arguments.queue, suffix=arguments.suffix)

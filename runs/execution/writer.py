@@ -15,6 +15,7 @@ import psycopg
 from psycopg import AsyncConnection, errors
 from psycopg.rows import dict_row
 
+from runs.database import BE_DURABLE
 from runs.decisions.append import MAX_ROWS, MAX_RUNS, Batch, append_many
 from runs.execution.one_statement import only_query, result_of
 from runs.execution.outlet import Outlet
@@ -43,6 +44,7 @@ def connect_by(conninfo: str) -> Connect:
             conninfo, autocommit=True, prepare_threshold=0, row_factory=dict_row, application_name="outlive writer"
         )
         await connection.execute(f"set lock_timeout = {round(LOCK_TIMEOUT_SECONDS * 1000)}")
+        await connection.execute(BE_DURABLE)
         return connection
 
     return connect

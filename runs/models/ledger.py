@@ -9,7 +9,7 @@ from runs.ids import new_id
 from runs.models.run import Attempt, Run
 from runs.states import OperationState, QuestionState, StepState
 
-STEP_KINDS = ["model", "tool", "ask", "timer", "text"]
+STEP_KINDS = ["model", "tool", "ask", "timer", "text", "child"]
 
 
 class Step(models.Model):
@@ -26,6 +26,7 @@ class Step(models.Model):
     digest = models.CharField(max_length=64)
     state = models.CharField(max_length=12, default=StepState.OPEN.value)
     fence = models.BigIntegerField()
+    deaths = models.IntegerField(default=0, db_default=0)  # of workers that carried it while it was open
     message_id = models.UUIDField(null=True)  # the text block that is open right now
     result = models.JSONField(null=True)
     error = models.JSONField(null=True)  # {"code", "message"} of a failed step

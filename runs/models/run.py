@@ -1,7 +1,8 @@
 """The run's row, where every race ends, and its attempts.
 
 Columns are written by `runs.decisions` only. The constraints below are the invariants that no code path may
-break, whatever a bug elsewhere does; tests/runs/test_schema.py violates each of them.
+break, whatever a bug elsewhere does; tests/runs/test_schema.py violates each of them. What an update may make of a run
+is a trigger (runs/migrations/0013): each CHECK costs every update of a run 8 µs, for PostgreSQL reads its text anew.
 """
 
 from django.conf import settings
@@ -10,8 +11,9 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from runs.ids import new_id
+from runs.models.conversation import Conversation
 from runs.models.identity import Tenant
-from runs.states import ENDED, SETTLED, CancelReason, Status
+from runs.states import DEATHS_TO_ISOLATE, ENDED, MOST_DESCENDANTS, SETTLED, CancelReason, Reuse, Status
 
 _STATUSES = [(s.value, s.value) for s in Status]
 _OPEN = [s.value for s in Status if s not in ENDED]
@@ -45,9 +47,21 @@ class Run(models.Model):
 
     open_ops = models.IntegerField(default=0)
     unknown_ops = models.IntegerField(default=0)
+    deaths = models.IntegerField(
+        default=0, db_default=0
+    )  # of workers, at the step that was open (runs.decisions.deaths)
+    open_children = models.IntegerField(default=0, db_default=0)  # not ended, as far as the outbox has told us
     wakes = models.IntegerField(default=0)
     waiting_for = models.CharField(max_length=10, null=True)
     wake_at = models.DateTimeField(null=True)
+
+    # A child run knows who began it, by which step, and the root of its tree; told_parent: what the parent has counted.
+    parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="children", db_index=False)
+    parent_step = models.ForeignKey("Step", on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
+    root = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
+    told_parent = models.CharField(max_length=8, null=True)  # settled | doubt
+    descendants = models.IntegerField(default=0, db_default=0)  # of a root: all that were ever begun below it
+    budget_tokens = models.BigIntegerField(null=True)  # of a root: what its tree may spend
 
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
@@ -77,6 +91,11 @@ class Run(models.Model):
     grace_expires_at = models.DateTimeField(null=True)
     control_count = models.IntegerField(default=0)
 
+    conversation = models.ForeignKey(Conversation, on_delete=models.PROTECT, null=True, related_name="runs")
+    turn = models.IntegerField(null=True)  # its place in the conversation, from 1
+    history = models.JSONField(null=True)  # what was said before, as messages for the model: fixed when the run is made
+    is_held = models.BooleanField(default=False, db_default=False)  # nothing of it is deleted, whatever retention says
+
     class Meta:
         ordering = ["-created_at"]
         indexes = [
@@ -84,9 +103,20 @@ class Run(models.Model):
             # The supervisor's sweep and the workers' parent read only runs that have not ended.
             models.Index(fields=["status", "lease_until"], name="run_open", condition=Q(status__in=_OPEN)),
             models.Index(fields=["lease_owner"], name="run_by_owner", condition=Q(lease_owner__isnull=False)),
+            # What the parents of workers look for: runs that must run alone.
+            models.Index(
+                fields=["deaths"], name="run_alone", condition=Q(deaths__gte=DEATHS_TO_ISOLATE, status__in=_OPEN)
+            ),
+            # Most runs have no parent: their rows stand in neither index.
+            models.Index(fields=["parent"], name="run_by_parent", condition=Q(parent__isnull=False)),
+            models.Index(fields=["root"], name="run_by_root", condition=Q(root__isnull=False)),
+            # The sweep of budgets reads only runs that have one and go on.
+            models.Index(
+                fields=["status"], name="run_with_budget", condition=Q(budget_tokens__isnull=False, status__in=_OPEN)
+            ),
         ]
         constraints = [
-            models.CheckConstraint(condition=Q(status__in=[s.value for s in Status]), name="run_status_known"),
+            # And so each of them is known.
             models.CheckConstraint(
                 condition=Q(status__in=_OPEN, terminal_at__isnull=True)
                 | Q(status__in=sorted(s.value for s in ENDED), terminal_at__isnull=False),
@@ -121,7 +151,7 @@ class Run(models.Model):
                 name="run_asked_to_stop_never_goes_on",
             ),
             models.CheckConstraint(
-                condition=Q(status="waiting", waiting_for__isnull=False, waiting_for__in=["input", "timer"])
+                condition=Q(status="waiting", waiting_for__isnull=False, waiting_for__in=["child", "input", "timer"])
                 | (~Q(status="waiting") & Q(waiting_for__isnull=True)),
                 name="run_waiting_iff_waiting_for",
             ),
@@ -134,8 +164,40 @@ class Run(models.Model):
                 name="run_settled_has_no_unknown",
             ),
             models.CheckConstraint(
-                condition=Q(open_ops__gte=0, unknown_ops__gte=0, control_count__gte=0, wakes__gte=0),
+                condition=Q(open_ops__gte=0, unknown_ops__gte=0, control_count__gte=0, wakes__gte=0)
+                & Q(open_children__gte=0, deaths__gte=0),
                 name="run_counters_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(open_children=0) | Q(status__in=_OPEN), name="run_ended_has_no_open_children"
+            ),
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True, parent_step__isnull=True, root__isnull=True)
+                | Q(parent__isnull=False, parent_step__isnull=False, root__isnull=False),
+                name="run_child_all_or_none",
+            ),
+            # Whoever locks several runs locks them by id, so this is what makes that "from the root down" (RULES H14).
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True) | Q(id__gt=F("parent"), parent__gte=F("root")),
+                name="run_child_after_parent",
+            ),
+            models.CheckConstraint(
+                condition=Q(told_parent__isnull=True)
+                | Q(parent__isnull=False, told_parent="doubt", terminal_at__isnull=False)
+                | Q(parent__isnull=False, told_parent="settled", status__in=sorted(s.value for s in SETTLED)),
+                name="run_tells_parent_only_its_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(descendants=0)
+                | Q(parent__isnull=True, descendants__gt=0, descendants__lte=MOST_DESCENDANTS),
+                name="run_tree_bounded",
+            ),
+            models.CheckConstraint(
+                condition=Q(budget_tokens__isnull=True) | Q(budget_tokens__gt=0, parent__isnull=True),
+                name="run_budget_of_root",
+            ),
+            models.UniqueConstraint(
+                fields=["parent_step"], name="run_child_once_per_step", condition=Q(parent_step__isnull=False)
             ),
             models.CheckConstraint(
                 condition=Q(floor_seq__gte=1) & Q(floor_seq__lte=F("last_seq") + 1), name="run_floor_in_log"
@@ -144,6 +206,21 @@ class Run(models.Model):
                 condition=Q(on_disconnect="continue", grace_seconds__isnull=True)
                 | Q(on_disconnect="grace", grace_seconds__isnull=False, grace_seconds__gte=0),
                 name="run_grace_iff_policy",
+            ),
+            models.UniqueConstraint(
+                fields=["conversation"],
+                name="run_one_active_per_conversation",
+                condition=Q(conversation__isnull=False, status__in=_OPEN),
+            ),
+            models.UniqueConstraint(
+                fields=["conversation", "turn"],
+                name="run_turn_once",
+                condition=Q(conversation__isnull=False),
+            ),
+            models.CheckConstraint(
+                condition=Q(conversation__isnull=True, turn__isnull=True)
+                | Q(conversation__isnull=False, turn__isnull=False, turn__gte=1),
+                name="run_turn_iff_conversation",
             ),
             models.UniqueConstraint(
                 fields=["created_by", "tenant", "idempotency_key"],
@@ -157,7 +234,8 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One deliberate try at a run. Its id names its event stream."""
+    """One deliberate try at a run. Its id names its event stream. All but the first say of which attempt they are a
+    retry, who asked, why, and what is reused."""
 
     stream_id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -165,9 +243,29 @@ class Attempt(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     status = models.CharField(max_length=24, null=True)  # how it ended
+    retry_of = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="retries")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    reason = models.CharField(max_length=1000, db_default="", blank=True)
+    reuse = models.CharField(max_length=10, null=True)
+    keys = models.JSONField(null=True)  # operation key of a call -> the key that this attempt uses instead
+    idempotency_key = models.CharField(max_length=255, null=True)
+    idempotency_digest = models.CharField(max_length=64, null=True)
+    is_kept = models.BooleanField(default=False, db_default=False)  # its end is in its checkpoint
+    events_expired_at = models.DateTimeField(null=True)  # when retention deleted its events
 
     class Meta:
         ordering = ["run", "number"]
+        indexes = [
+            # What the supervisor has yet to keep, and what retention will delete.
+            models.Index(
+                fields=["ended_at"], name="attempt_to_keep", condition=Q(ended_at__isnull=False, is_kept=False)
+            ),
+            models.Index(
+                fields=["ended_at"],
+                name="attempt_to_expire",
+                condition=Q(ended_at__isnull=False, events_expired_at__isnull=True),
+            ),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run", "number"], name="attempt_number_once"),
             models.UniqueConstraint(fields=["run"], name="attempt_one_live", condition=Q(ended_at__isnull=True)),
@@ -175,6 +273,22 @@ class Attempt(models.Model):
                 condition=Q(ended_at__isnull=True, status__isnull=True)
                 | Q(ended_at__isnull=False, status__isnull=False, status__in=sorted(s.value for s in ENDED)),
                 name="attempt_ended_iff_status",
+            ),
+            models.CheckConstraint(
+                condition=Q(number=1, retry_of__isnull=True, created_by__isnull=True, reuse__isnull=True)
+                | Q(
+                    number__gt=1,
+                    retry_of__isnull=False,
+                    created_by__isnull=False,
+                    reuse__isnull=False,
+                    reuse__in=sorted(r.value for r in Reuse),
+                ),
+                name="attempt_retry_has_provenance",
+            ),
+            models.UniqueConstraint(
+                fields=["run", "created_by", "idempotency_key"],
+                name="attempt_once_per_idempotency_key",
+                condition=Q(idempotency_key__isnull=False),
             ),
         ]
 

@@ -11,6 +11,7 @@ WORDS = (
     _("Searches your documents, summarises each, and writes a report with citations."),
     _("Chooses tools until it can answer. It asks you before it changes anything."),
     _("Writes one line, creates one invoice, keeps a copy of it."),
+    _("An interactive shell. It ends some time after you have left it."),
     _("Prompt"), _("What do you want to know?"),
     _("System"), _("How the model should answer."),
     _("Question"), _("What do you want to find out?"),

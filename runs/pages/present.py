@@ -17,6 +17,9 @@ type View = dict[str, Any]
 
 MAIN_TEXTS = ("answer", "text", "summary", "message")  # of a result, the first that is there
 HINT_CHARS = 160
+COMMANDS = ("shell_run", "run_command")  # tools whose calls are told apart by what they run
+COMMAND_CHARS = 80
+BLANKS = " \t\r\n"
 
 
 def show_steps(view: View) -> list[dict[str, Any]]:
@@ -45,6 +48,7 @@ def show_step(
     state = step["state"] if step["state"] in words.STEP else "open"
     shown = [messages[i] for i in step["message_ids"] if messages[i]["state"] != "superseded"]
     path = as_text(step["path"])
+    child = step["child"] or {}
     facts = _facts(step, tool)
     return {
         "id": step["step_id"],
@@ -52,11 +56,18 @@ def show_step(
         "depth": path.count("."),
         "kind": step["kind"],
         "kind_word": words.KIND.get(step["kind"], words.KIND["text"]),
-        "name": next((m["label"] for m in shown if m["label"]), None) or as_text(step["name"]),
+        "name": next((m["label"] for m in shown if m["label"]), None) or command_line(tool) or as_text(step["name"]),
         "state": state,
-        "state_word": words.STEP["unanswered" if state == "abandoned" and operation else state],
+        "state_word": words.STEP[_state_word(state, operation)],
         "effect": words.EFFECT.get(step["effect"]) if step["kind"] == "tool" else None,
-        "outcome": words.OPERATION.get(operation["state"]) if operation else None,
+        "outcome": words.UNDO.get(as_text(operation.get("undo"))) or words.OPERATION.get(operation["state"])
+        if operation
+        else words.STATUS.get(as_text(child.get("status"))),
+        "child_id": child.get("child_id") or "",
+        "shell_id": child.get("shell_id") or "",
+        "taken": _taken(child),
+        "child_title": as_text(child.get("title")),
+        "reused": _("from attempt %(n)s") % {"n": step["reused_from"]} if step["reused_from"] else "",
         "took": duration(step["started_at"], step["finished_at"]),
         "started_at": step["started_at"] if state == "open" else None,
         "messages": shown,
@@ -64,11 +75,46 @@ def show_step(
         "has_facts": any(fact["text"] for fact in facts),
         "hint": one_line(tool.get("arguments") or None) or facts[5]["text"],
         "is_opened": step["kind"] == "tool" and step["effect"] != "read",
-        # What a stop dropped is no error, and the card says "dropped" already.
-        "error": "" if state == "abandoned" else error_text(step["error"]) or error_text(tool.get("error")),
+        # What a stop dropped or ended is no error, and the card says so already.
+        "error": "" if _needs_no_error(state, tool) else error_text(step["error"]) or error_text(tool.get("error")),
+        "error_tone": "grey" if state == "stopped" else "red",
         # An open question has its form below, with the same words.
         "questions": [q for q in questions if q["state"] != "open"],
     }
+
+
+def _needs_no_error(state: str, tool: dict[str, Any]) -> bool:
+    return state == "abandoned" or (state == "stopped" and bool(tool))
+
+
+def _state_word(state: str, operation: dict[str, Any] | None) -> str:
+    if state == "abandoned" and operation:
+        return "stopped" if operation["state"] == "stopped" else "unanswered"
+    return state
+
+
+def command_line(tool: dict[str, Any]) -> str:
+    """Write the command that a tool runs as the title of its step: its first line, shortened; empty for other tools."""
+    given = tool.get("arguments")
+    command = given.get("command") if isinstance(given, dict) and tool.get("tool") in COMMANDS else None
+    whole = command.strip(BLANKS) if isinstance(command, str) else ""
+    if not whole:
+        return ""
+    line = whole.split("\n")[0].rstrip(BLANKS)
+    is_whole = line == whole and len(line) <= COMMAND_CHARS
+    return f"$ {line[:COMMAND_CHARS]}" + ("" if is_whole else "…")
+
+
+def _taken(child: dict[str, Any]) -> str:
+    """Say who has taken over the shell that an agent has opened."""
+    name = as_text(child.get("held_by"))
+    if not name:
+        return ""
+    return _("%(name)s has taken over the shell. The agent waits until it is handed back.") % {"name": name}
+
+
+def _status_of(child: dict[str, Any]) -> words.Word | None:
+    return words.STATUS.get(as_text(child.get("status")))
 
 
 def _facts(step: dict[str, Any], tool: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,9 +183,27 @@ def show_result(view: View) -> tuple[str, str]:
     return ("", "") if is_shown and text else (text, pretty(rest or None))
 
 
+def attempt_text(view: View) -> str:
+    """Say of which attempt this one is a retry, by whom and why; empty for the first."""
+    retry = view["retry"]
+    if not retry:
+        return ""
+    told = {"n": as_text(view["attempt"]), "of": as_text(retry["retry_of"]), "by": as_text(retry["by"])}
+    if not retry["reason"]:
+        return _("Attempt %(n)s, retry of %(of)s by %(by)s") % told
+    return _("Attempt %(n)s, retry of %(of)s by %(by)s: “%(why)s”") % (told | {"why": as_text(retry["reason"])})
+
+
 def verifying_text(view: View) -> str:
     """Say what is not known of a run whose outcome is being verified."""
     names = [as_text(o["tool"]) for o in view["operations"] if o["state"] == "unknown"]
+    children = [s["child"] for s in view["steps"] if s["child"] and s["child"]["status"] == "needs_reconciliation"]
+    if not names and children:
+        titles = ", ".join(f"“{as_text(child['title'])}”" for child in children)
+        return _(
+            "What a run that it began has done is being verified: %(list)s. "
+            "Nothing will be retried until it is settled."
+        ) % {"list": titles}
     if not names:
         return _("Nothing will be retried until it is settled.")
     return _(
@@ -165,7 +229,9 @@ def show_blank() -> dict[str, Any]:
         "state": "open",
         "error": None,
     }
-    step |= {"started_at": None, "finished_at": None, "tool": None, "model": None, "message_ids": []}
+    step |= {"started_at": None, "finished_at": None, "tool": None, "model": None, "child": None}
+    step["message_ids"] = []
+    step["reused_from"] = None
     return show_step(step, messages={}, operations={}, questions=[])
 
 

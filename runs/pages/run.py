@@ -10,11 +10,13 @@ from django.views.decorators.http import require_safe
 from runs import selectors
 from runs.access import Actor
 from runs.ids import text_id
-from runs.models import Membership, Question, Run
+from runs.models import Question, Run, Shell
 from runs.pages import present, words
 from runs.pages.artifacts import show_artifacts
+from runs.pages.retrying import retry_form
 from runs.pages.schema_form import Filled, fields_of
 from runs.pages.stop_words import stop_line
+from runs.pages.talking import talk
 from runs.pages.visits import page, read_id, show
 from runs.states import CANCELLABLE, ENDED, STOPPING
 
@@ -33,15 +35,18 @@ def show_run(
 ) -> HttpResponse:
     """Render the page. `answered`: {question id: (the form as it came back, what is wrong)} of a refused answer."""
     view, seq = selectors.view_of(run)
-    people = _people(actor)
+    people = selectors.people_of(actor)
     result_text, result_rest = present.show_result(view)
     may_stop = actor.may("run.stop", run)
     context = {
         "run": run,
         "run_id": text_id("run", run.pk),
+        "parent_id": text_id("run", run.parent_id) if run.parent_id else "",
+        "shell": Shell.objects.filter(run=run).first(),
         "view": view,
         "cursor": f"{text_id('st', run.stream_id)}:{seq}",
         "title": view["title"] or run.agent,
+        "status_word": words.STATUS[view["status"]].text,
         "steps": present.show_steps(view),
         "effects": _effects(view, run),
         "error": present.error_text(view["error"]),
@@ -49,6 +54,9 @@ def show_run(
         "result_text": result_text,
         "result_rest": result_rest,
         "usage": present.usage_text(view["usage"]),
+        "attempt_text": present.attempt_text(view),
+        "retry": retry_form(actor, run),
+        "talk": talk(actor, run),
         "artifacts": show_artifacts(run),
         "open_questions": [_form_of(q, answered or {}) for q in selectors.open_questions(run)],
         "stop_line": stop_line(view, people=people, is_late=request.GET.get("stop") == "late"),
@@ -88,13 +96,15 @@ def state(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
 @require_safe
 @page
 def extras(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
-    """Give the parts of the page that only the server can make: answer forms and previews of artifacts."""
+    """Give the parts of the page that only the server can make: forms and previews of artifacts."""
     run = selectors.get_run(actor, read_id("run", run_id))
     context = {
         "run_id": text_id("run", run.pk),
         "artifacts": show_artifacts(run),
         "open_questions": [_form_of(q, {}) for q in selectors.open_questions(run)],
         "may_answer": actor.may("run.answer", run),
+        "retry": retry_form(actor, run),
+        "talk": talk(actor, run),
     }
     return show(request, actor, "pages/parts/extras.html", context)
 
@@ -115,11 +125,6 @@ def describe_state(run: Run) -> dict[str, Any]:
 def _effects(view: dict[str, Any], run: Run) -> list[dict[str, Any]]:
     """Give the receipt of a stop; while the run is stopping, what is known so far."""
     return present.show_effects(selectors.run_effects(run)) if view["cancel"] else []
-
-
-def _people(actor: Actor) -> dict[str, str]:
-    members = Membership.objects.filter(tenant=actor.tenant).select_related("user").order_by("pk")[:500]
-    return {str(m.user.pk): m.user.get_username() for m in members}
 
 
 def _form_of(question: Question, answered: dict[str, Any]) -> dict[str, Any]:

@@ -50,23 +50,28 @@ class Wrong(ValueError):
 def fields_of(schema: Schema, *, prefix: str) -> list[FormField]:
     """Make the fields of a schema. One that is no object becomes a single field called `value`."""
     whole = resolve(schema, schema)
-    properties = whole.get("properties")
-    if whole.get("type") == "object" and isinstance(properties, dict) and 0 < len(properties) <= MAX_FIELDS:
-        required = whole.get("required") or []
-        return [
-            _field(name, resolve(part, schema), schema, prefix=prefix, is_required=name in required)
-            for name, part in properties.items()
-            if isinstance(part, dict)
-        ]
-    if whole.get("type") == "object" and not properties and whole.get("additionalProperties") is False:
-        return []
-    return [_field("value", whole, schema, prefix=prefix, is_required=True)]
+    if is_single(schema):
+        return [_field("value", whole, schema, prefix=prefix, is_required=True)]
+    required = whole.get("required")
+    return [
+        _field(name, resolve(part, schema), schema, prefix=prefix,
+               is_required=isinstance(required, list) and name in required)
+        for name, part in (whole.get("properties") or {}).items()
+        if isinstance(part, dict)
+    ]  # fmt: skip
 
 
 def is_single(schema: Schema) -> bool:
-    """Say whether the answer is the value of the one field and not an object of fields."""
-    fields = fields_of(schema, prefix="")
-    return len(fields) == 1 and "value" not in (resolve(schema, schema).get("properties") or {})
+    """Say whether the answer is the value of one field and not an object of fields."""
+    whole = resolve(schema, schema)
+    properties = whole.get("properties")
+    if whole.get("type") != "object":
+        return True
+    if not properties:
+        return (
+            whole.get("additionalProperties") is not False
+        )  # an object of which only the rest is known, or of nothing
+    return not isinstance(properties, dict) or len(properties) > MAX_FIELDS
 
 
 def _field(name: str, part: Schema, root: Schema, *, prefix: str, is_required: bool) -> FormField:

@@ -24,9 +24,9 @@ def stop_line(view: View, *, people: dict[str, str], is_late: bool = False) -> s
     if status in ("cancel_requested", "cancelling"):
         return _stopping(view)
     if status == "cancelled":
-        return _stopped(view, people)
+        return _stopped(view, people) + _forced(view)
     if status == "needs_reconciliation":
-        return _("No more work runs.")
+        return _("No more work runs.") + _forced(view)
     if is_late and status in ("completed", "failed"):
         return _("It finished before your stop took effect.")
     return ""
@@ -35,6 +35,8 @@ def stop_line(view: View, *, people: dict[str, str], is_late: bool = False) -> s
 def _waiting(waiting: View) -> str:
     if waiting.get("waiting_for") == "input":
         return _("Waits for your answer. Nothing is running.")
+    if waiting.get("waiting_for") == "child":
+        return _("Waits for the runs that it began.")
     return _("Waits until %(at)s. Nothing is running.") % {"at": clock(waiting.get("wake_at"))}
 
 
@@ -60,6 +62,11 @@ def _stopped(view: View, people: dict[str, str]) -> str:
     if done:
         parts.append(_("Already done before the stop: %(list)s.") % {"list": ", ".join(map(str, done))})
     return " ".join(parts)
+
+
+def _forced(view: View) -> str:
+    is_forced = (view["cancel"] or {}).get("forced")
+    return " " + _("An operator ended it without waiting for its worker.") if is_forced else ""
 
 
 def clock(at: str | None) -> str:

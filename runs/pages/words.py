@@ -36,6 +36,7 @@ STEP: dict[str, Word] = {
     "failed": Word(_("failed"), "cross", "red"),
     "superseded": Word(_("run again"), "cut", "grey"),
     "abandoned": Word(_("dropped"), "cut", "grey"),
+    "stopped": Word(_("stopped"), "stopped", "grey"),
     "unanswered": Word(_("no answer"), "verifying", "violet"),  # abandoned, but it may have happened outside
 }
 
@@ -45,8 +46,18 @@ OPERATION: dict[str, Word] = {
     "succeeded": Word(_("done"), "check", "green"),
     "failed": Word(_("refused"), "cross", "red"),
     "refuted": Word(_("did not happen"), "cross", "grey"),
+    "stopped": Word(_("stopped"), "stopped", "grey"),  # a process that a stop has ended
     "unknown": Word(_("being verified"), "verifying", "violet"),
     "confirmed": Word(_("happened"), "check", "green"),
+}
+
+# Undoing an operation, where that says more than the operation's own state: a refusal has changed nothing.
+UNDO: dict[str, Word] = {
+    "intended": Word(_("to be undone"), "running", "blue"),
+    "dispatched": Word(_("being undone"), "running", "blue"),
+    "succeeded": Word(_("undone"), "check", "grey"),
+    "unknown": Word(_("perhaps undone"), "verifying", "violet"),
+    "confirmed": Word(_("undone"), "check", "grey"),
 }
 
 # What the receipt of a stop says about each step and operation (DESIGN section 2).
@@ -72,6 +83,7 @@ KIND: dict[str, Word] = {
     "ask": Word(_("question"), "ask", "teal"),
     "timer": Word(_("timer"), "timer", "grey"),
     "text": Word(_("text"), "text", "grey"),
+    "child": Word(_("run of its own"), "child", "grey"),
 }
 
 QUESTION: dict[str, Text] = {
@@ -104,6 +116,7 @@ def words_for_scripts() -> dict[str, Any]:
         "status": STATUS,
         "step": STEP,
         "operation": OPERATION,
+        "undo": UNDO,
         "receipt": RECEIPT,
         "effect": EFFECT,
         "kind": KIND,

@@ -9,12 +9,11 @@ import json
 import logging
 from typing import Any
 
-from django.db import connection
-
 from runs.conf import limits
-from runs.database import decide
+from runs.database import decide, fetch
 from runs.decisions import operations
 from runs.ids import text_id
+from runs.supervisor.behind import IN_TURN, Behind, act_on_each
 from runs.tool_settings import tool_settings
 from tools.call import LookUpCall
 from tools.effects import LookUp
@@ -23,25 +22,29 @@ from tools.spec import ToolSpec
 
 logger = logging.getLogger(__name__)
 LOOK_UP_TIMEOUT_SECONDS = 5.0
+BATCH = 50
 
 DUE = """
-select o.id, o.key, o.tool, o.version, o.fence, o.arguments, o.can_look_up, o.look_ups, o.dispatched_at,
-  o.horizon_at, r.terminal_at < clock_timestamp() - %s * interval '1 second'
+select o.id, o.next_look_up_at as due_at, o.key, o.tool, o.version, o.fence, o.arguments, o.can_look_up, o.look_ups,
+  o.dispatched_at, o.horizon_at, r.terminal_at < clock_timestamp() - %(seconds)s * interval '1 second'
     and coalesce(o.horizon_at, r.terminal_at) < clock_timestamp() as is_old,
   (select e.detail from runs_evidence e where e.operation_id = o.id and e.fence = o.fence and e.happened
    order by at limit 1) as proof
 from runs_operation o join runs_run r on r.id = o.run_id
-where o.state = 'unknown' and r.terminal_at is not null and o.next_look_up_at <= clock_timestamp()
-order by o.next_look_up_at limit 50"""
+where o.state = 'unknown' and r.terminal_at is not null and o.next_look_up_at <= clock_timestamp()"""
 
 
-def verify_once() -> int:
-    """Look at each unknown operation that is due; returns how many were settled."""
-    with connection.cursor() as cursor:
-        cursor.execute(DUE, [limits().look_up_seconds])
-        names = [c.name for c in cursor.description]
-        due = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    return sum(_verify(operation) for operation in due)
+def verify_once(behind: Behind | None = None) -> int:
+    """Look at each unknown operation that is due; returns how many were settled.
+
+    Args: behind: what the looks before failed at; that comes last.
+    """
+    memory = Behind() if behind is None else behind
+    due = fetch(
+        f"select o.* from ({DUE}) o {IN_TURN} limit {BATCH}",
+        {"seconds": limits().look_up_seconds, "behind": memory.of("operation")},
+    )
+    return act_on_each("operation", due, _verify, memory)
 
 
 def _verify(operation: dict[str, Any]) -> bool:
@@ -52,18 +55,36 @@ def _verify(operation: dict[str, Any]) -> bool:
         return False
     found = _ask_target(operation)
     if found.found is not None:
-        detail = {"raw": found.raw, "found": found.found, "proof": "look-up"}
+        detail = _detail_of(found)
         if found.receipt is not None and found.receipt.external_id:
             detail["external_id"] = found.receipt.external_id
+        if found.receipt is not None:  # a new attempt that inherits the operation goes on with it
+            detail["value"] = found.receipt.value
         if _settle(operation, found.found, "look_up", detail, sealed=found.sealed):
             return True
-    wait = None if operation["is_old"] else min(8.0, 2.0 ** operation["look_ups"])
+    gives_up = operation["is_old"] and found.found is not True  # a "yes" that somebody's decision overtook: look again
+    wait = None if gives_up else min(8.0, 2.0 ** operation["look_ups"])
+    if gives_up:  # the last one of ours, or one that an operator asked for: what it found is for people to read
+        _keep_answer(operation, found)
     decide(operations.plan_look_up(operation_id=operation["id"], seconds=wait))
     return False
 
 
+def _keep_answer(operation: dict[str, Any], found: LookUp) -> None:
+    """Store an answer that decides nothing: not there (yet), or no telling."""
+    decide(
+        operations.record_evidence(
+            operation_id=operation["id"], fence=operation["fence"], kind="look_up", happened=found.found,
+            detail=_detail_of(found),
+        )
+    )  # fmt: skip
+
+
+def _detail_of(found: LookUp) -> dict[str, Any]:
+    return {"raw": found.raw, "found": found.found, "proof": "look-up"}
+
+
 def _ask_target(operation: dict[str, Any]) -> LookUp:
-    spec = get_tool(operation["tool"])
     call = LookUpCall(
         operation_key=operation["key"],
         settings=tool_settings(),
@@ -71,8 +92,8 @@ def _ask_target(operation: dict[str, Any]) -> LookUp:
         dispatched_at=operation["dispatched_at"],
     )
     try:
-        return asyncio.run(_look_up(spec, call))
-    except Exception:  # an adapter may raise anything; not being able to tell is an answer too
+        return asyncio.run(_look_up(get_tool(operation["tool"]), call))
+    except Exception:  # an adapter may raise anything, or be gone; not being able to tell is an answer too
         logger.exception("operation.look_up_failed", extra={"operation": text_id("op", operation["id"])})
         return LookUp(found=None, receipt=None, raw=None)
 

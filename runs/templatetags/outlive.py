@@ -12,6 +12,7 @@ from django.utils.translation import gettext
 
 from runs import ids
 from runs.frames import write_time
+from runs.pages.present import write_seconds
 from runs.pages.words import STATUS
 
 register = template.Library()
@@ -46,7 +47,8 @@ def status_badge(status: str, size: str = "") -> SafeString:
 def moment(at: datetime | str | None, style: str = "time") -> SafeString | str:
     """Write a time that the browser turns into the reader's zone; without JavaScript it reads as UTC.
 
-    Args: at: aware datetime, or a frame's text; style: "time" (clock, date when not today), "age" (how long ago).
+    Args: at: aware datetime, or a frame's text; style: "time" (clock, date when not today), "age" (how long ago),
+            "left" (a countdown).
     """
     if at is None:
         return ""
@@ -56,6 +58,14 @@ def moment(at: datetime | str | None, style: str = "time") -> SafeString | str:
     return format_html(
         '<time datetime="{}" data-style="{}">{}</time>', write_time(at), style, f"{at:%Y-%m-%d %H:%M:%S} UTC"
     )
+
+
+@register.simple_tag
+def took(begin: datetime | None, end: datetime | None) -> SafeString | str:
+    """Say how long something took; what goes on is counted on by the browser. Empty before it began."""
+    if begin is None or end is None:
+        return moment(begin, "since")
+    return write_seconds(max(0.0, (end - begin).total_seconds()))
 
 
 @register.filter

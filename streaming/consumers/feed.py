@@ -12,9 +12,10 @@ from uuid import UUID
 from runs.ids import text_id
 from streaming import protocol
 from streaming.consumers.socket import BUSY, ClientFrame, Socket
-from streaming.hub import DATABASE_ERRORS, DRAIN, Hub
+from streaming.hub import CROWDED, DATABASE_ERRORS, DRAIN, Hub, TooManyStreams
 from streaming.protocol import HEARTBEAT_SECONDS, Control
 from streaming.reader import DONE, Reader
+from streaming.wires import size_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +53,19 @@ async def follow_feed(hub: Hub, tenant_id: UUID, reader: Reader) -> AsyncGenerat
             if not frames:
                 await reader.wait()
             for frame in frames:
+                message = reader.wire.control(frame)
                 reader.sending_since = hub.now()
-                yield reader.wire.control(frame)
+                hub.sending.begin(reader, size_of(message))
+                yield message
+                hub.sending.end(reader)
                 reader.sending_since = None
+    except TooManyStreams:
+        reader.end(CROWDED)
     except DATABASE_ERRORS as error:
         logger.warning("feed.database_away", extra={"error": repr(error)})
         reader.end(BUSY)
     finally:
+        hub.sending.end(reader)
         if feed is not None:
             hub.leave(feed, reader)
     ending = reader.ending or DONE

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+from runs.creating import SHELL
 from runs.errors import Busy
 from runs.ids import BadId, parse_id
 from streaming.access import UNKNOWN_RUN, Admitted
@@ -20,40 +21,55 @@ async def run_socket(scope: Any, receive: Any, send: Any) -> None:
     Query: after=<cursor>, snapshot=1 (the load of a page), tail=1 (stay open past the end), role=control|viewer.
     """
     socket = Socket(scope, receive, send)
+    let_in = await _let_in(socket, scope)
+    if let_in is None:
+        return
+    hub, opening, presence = let_in
+    try:
+        await _serve(socket, hub, opening, presence)
+    finally:
+        if presence is not None:
+            await presence.detach()
+
+
+async def _let_in(socket: Socket, scope: Any) -> tuple[Hub, Opening, Presence | None] | None:
+    """Accept, admit and attach; None when the connection was closed instead.
+
+    A function of its own, so that the rows that it has read (60 columns, and whatever the run came to) are not kept
+    for as long as the connection lasts.
+    """
     try:
         run_id = parse_id("run", scope["url_route"]["kwargs"]["run_id"])
     except BadId:
         run_id = UUID(int=0)  # no run has it: the answer is that of a run that does not exist
     opened = await socket.open(run_id)
     if opened is None:
-        return
+        return None
     hub, admitted = opened
     if admitted.run is None:
         await socket.close(UNKNOWN_RUN)
-        return
+        return None
     try:
         after = _after(socket.query.get("after", ""))
     except BadCursor:
         await socket.close(BAD_PROTOCOL)
-        return
+        return None
     try:
         presence = await _attach(hub, admitted) if socket.query.get("role") == "control" else None
     except (*DATABASE_ERRORS, Busy):
         await socket.close(BUSY)
-        return
-    try:
-        opening = Opening(
-            run_id=run_id,
-            stream_id=admitted.run.stream_id,
-            after=after,
-            wants_snapshot=socket.query.get("snapshot") == "1",
-            is_tail=socket.query.get("tail") == "1",
-            grants=_grants(presence),
-        )
-        await _serve(socket, hub, opening, presence)
-    finally:
-        if presence is not None:
-            await presence.detach()
+        return None
+    if presence is not None:
+        socket.reader.who = admitted.in_control
+    opening = Opening(
+        run_id=run_id,
+        stream_id=admitted.run.stream_id,
+        after=after,
+        wants_snapshot=socket.query.get("snapshot") == "1",
+        is_tail=socket.query.get("tail") == "1",
+        grants=_grants(presence),
+    )
+    return hub, opening, presence
 
 
 async def _serve(socket: Socket, hub: Hub, opening: Opening, presence: Presence | None) -> None:
@@ -80,8 +96,8 @@ async def _serve(socket: Socket, hub: Hub, opening: Opening, presence: Presence 
 
 async def _attach(hub: Hub, admitted: Admitted) -> Presence | None:
     """Make it a control connection where the reader may stop the run; else it just watches."""
-    if admitted.run is None or not admitted.may_stop:
-        return None
+    if admitted.run is None or not admitted.may_stop or admitted.run.agent == SHELL:
+        return None  # a shell stays for its pilot, not for who looks at its run
     presence = Presence(hub.db, admitted.run.pk, admitted.who.user_id)
     return presence if await presence.attach() is not None else None
 

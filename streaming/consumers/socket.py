@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from django.db import DatabaseError
+from django.db import Error
 
 from streaming import protocol
-from streaming.access import Admitted, admit, read_credentials
+from streaming.access import Admitted, Credentials, admit, read_credentials
 from streaming.current import current_hub
 from streaming.flow import CONNECTION
 from streaming.hub import DATABASE_ERRORS, Hub
@@ -25,6 +25,7 @@ BAD_PROTOCOL = Ending(Close.BAD_PROTOCOL, "bad_protocol")
 BUSY = Ending(Close.BUSY, "database_away", 2.0)
 FAILED = Ending(Close.BUSY, "server_error", 2.0)
 
+type Admission = Callable[[Credentials, UUID | None], Admitted | Ending]
 ClientFrame = protocol.Ack | protocol.Keepalive
 
 
@@ -32,24 +33,25 @@ class Socket:
     """One accepted WebSocket."""
 
     def __init__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.scope, self._receive, self._send = scope, receive, send
+        self.scope, self.receive, self.send = scope, receive, send
+        self.is_gone = False  # the client has left, there is nothing to close
         self.query = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
         self.wire = FRAMES if CONNECTION in scope.get("extensions", {}) else TEXT
         self.reader = Reader(self.wire)
 
-    async def open(self, run_id: UUID | None) -> tuple[Hub, Admitted] | None:
-        """Accept, and let the client in; None when it was closed instead.
+    async def open(self, what: UUID | None, *, by: Admission = admit) -> tuple[Hub, Admitted] | None:
+        """Accept, and let the client in to a run, or whatever `by` knows; None when it was closed instead.
 
         It is accepted first, for a browser sees nothing of a refused handshake but 1006.
         """
-        if (await self._receive())["type"] != "websocket.connect":
+        if (await self.receive())["type"] != "websocket.connect":
             return None
         offered = SUBPROTOCOL in self.scope.get("subprotocols", ())
-        await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
+        await self.send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
         try:
             hub = await current_hub()
-            found = await asyncio.to_thread(admit, read_credentials(self.scope["headers"]), run_id)
-        except (*DATABASE_ERRORS, DatabaseError) as error:
+            found = await asyncio.to_thread(by, read_credentials(self.scope["headers"]), what)
+        except (*DATABASE_ERRORS, Error) as error:
             logger.warning("socket.database_away", extra={"error": repr(error)})
             found = BUSY
         if isinstance(found, Ending):
@@ -62,8 +64,8 @@ class Socket:
         """Say why, then close."""
         if not is_announced:
             frame = protocol.closing(ending.code, ending.reason, retry_after=ending.retry_after)
-            await self._send(self.wire.control(frame))
-        await self._send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
+            await self.send(self.wire.control(frame))
+        await self.send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
 
     async def serve(self, items: AsyncGenerator[Any, None], on_frame: Callable[[ClientFrame], None]) -> None:
         """Send what `items` gives while taking the client's frames; close when either ends."""
@@ -86,11 +88,11 @@ class Socket:
     async def _send_all(self, items: AsyncGenerator[Any, None]) -> None:
         async with contextlib.aclosing(items):
             async for item in items:
-                await self._send(item)
+                await self.send(item)
 
     async def _receive_all(self, on_frame: Callable[[ClientFrame], None]) -> None:
         while True:
-            message = await self._receive()
+            message = await self.receive()
             if message["type"] == "websocket.disconnect":
                 return
             try:

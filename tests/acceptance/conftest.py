@@ -1,4 +1,4 @@
-"""One installation for all acceptance and browser tests of a session."""
+"""What acceptance tests begin with, and the readers that they open."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,9 +9,9 @@ from tests.acceptance.follower import Follower
 from tests.stack import LiveStack, live_stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
-    """The installation: what `make up` starts, with data of its own."""
+    """The installation: what `make up` starts, with data of its own; one for all tests of this folder."""
     with live_stack(tmp_path_factory.mktemp("outlive")) as running:
         yield running
 

@@ -1,6 +1,9 @@
 """The newcomer's path over HTTP, WebSocket and the command line, with a killed worker and a killed web server."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -34,9 +37,9 @@ def test_a_report_is_complete_although_worker_and_web_were_killed(
     assert started.returncode == 0, started.stderr
     run_id = json.loads(started.stdout.splitlines()[0])["id"]
 
-    reader = follow(run_id)
+    reader, worker = follow(run_id), stack.the("runs.execution.worker_main")
     reader.until("text.delta", count=3)
-    stack.kill("runs.execution.worker_main")  # in the middle of a model step
+    worker.kill()  # in the middle of a model step
     reader.until("claim.lost")
     reader.until("text.delta", count=3)
     stack.kill("streaming.server")  # in the middle of the stream
@@ -100,7 +103,18 @@ def test_exit_codes_say_how_a_run_ended(stack: LiveStack) -> None:
     stopped = stack.cli("run", "stop", held["id"], "--wait")
     assert stopped.returncode == 3, stopped.stdout + stopped.stderr
     stack.switch(never_answer=True, lookup_fails=True)
-    unknown = stack.start("probe", {"key": "exit4", "n": 0, "tool": "invoice"}, deadline_s=3)
+    unknown = stack.start("probe", {"key": "exit4", "n": 0, "tool": "invoice"})
+    wait_until(lambda: stack.effects(unknown["id"]), what="the effect whose answer never comes")
+    assert stack.stop(unknown["id"]).status_code == 202
     assert stack.cli("run", "follow", unknown["id"]).returncode == 4
     gone = stack.cli("run", "list", "--base-url", "http://127.0.0.1:9")
     assert gone.returncode == 5
+
+
+def test_a_command_of_manage_py_reaches_what_runs(stack: LiveStack) -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "config.stack", "manage", "outlive_purge", "--dry-run", "--json"], cwd=ROOT,
+        env=os.environ | {"OUTLIVE_STATE": str(stack.state)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["due"]["held"] == {"runs": 0}

@@ -79,5 +79,5 @@ def test_a_reader_that_stops_reading_is_sent_away_and_the_run_goes_on(stack: Liv
 
 def is_served(stack: LiveStack, reader: Follower) -> bool:
     """Tell whether the web process still holds its end of the reader's connection."""
-    (web,) = stack.processes("streaming.server")
-    return any(c.raddr and c.raddr.port == reader.port for c in web.net_connections("tcp"))
+    connections = stack.the("streaming.server").net_connections("tcp")
+    return any(c.raddr and c.raddr.port == reader.port for c in connections)

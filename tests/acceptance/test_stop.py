@@ -54,7 +54,7 @@ def test_a_stop_while_a_command_runs_ends_its_whole_tree(stack: LiveStack, tool:
 
 
 def test_a_stop_after_a_write_was_sent_waits_for_its_receipt(stack: LiveStack) -> None:
-    stack.switch(delay_seconds=2)
+    stack.switch(delay_seconds=6)
     run_id = stack.start("probe", {"key": "stop-sent", "n": 0, "tool": "invoice"})["id"]
     wait_until(lambda: "tool.dispatched" in [e["type"] for e in stack.events(run_id)], what="the dispatch")
     wait_until(lambda: stack.effects(run_id), what="the effect at the target")
@@ -95,6 +95,21 @@ def test_what_nobody_can_tell_waits_for_an_operator(stack: LiveStack) -> None:
     )  # fmt: skip
     assert settled.status_code == 200, settled.text
     run = stack.wait(run_id, "cancelled")
+    events = stack.events(run_id)
+    assert [e["type"] for e in events][-2:] == ["operation.settled", "run.reconciled"]
+    assert_one_end(events)
+    assert list(stack.effects(run_id).values()) == [1]
+
+
+def test_b08_what_can_be_looked_up_again_is_settled_by_the_supervisor(stack: LiveStack) -> None:
+    stack.switch(drop_after_commit=True, lookup_fails=True)
+    run_id = stack.start("probe", {"key": "verify-later", "n": 0, "tool": "invoice"})["id"]
+    wait_until(lambda: stack.effects(run_id), what="the effect whose answer is lost")
+    stack.stop(run_id)
+    assert stack.wait(run_id)["status"] == "needs_reconciliation"
+    stack.switch()
+    run = stack.wait(run_id, "cancelled")
+    assert [e["outcome"] for e in run["cancel"]["effects"]] == ["committed"]
     events = stack.events(run_id)
     assert [e["type"] for e in events][-2:] == ["operation.settled", "run.reconciled"]
     assert_one_end(events)

@@ -14,7 +14,7 @@ from pathlib import Path
 import uvloop
 
 from config.stack.ports import free_ports
-from tests.bench import behind, fanout, readers, start, stop
+from tests.bench import behind, crash, fanout, idle, readers, shells, start, stop, throughput
 from tests.bench.bench import FULL, QUICK, Bench, Scale
 from tests.bench.client import Address
 from tests.bench.figures import Figure
@@ -33,6 +33,12 @@ ROWS: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "c.trees": stop.of_trees,
     "d.behind": behind.caught_up,
     "d.floor": behind.below_floor,
+    "e": crash.killed_worker,
+    "f.runs": throughput.whole_runs,
+    "f.steps": throughput.durable_steps,
+    "g.each": idle.kilobytes_each,
+    "g.crowd": idle.beside_a_crowd,
+    "h": shells.of_a_shell,
 }
 
 
@@ -45,11 +51,11 @@ def main(argv: list[str]) -> int:
     chosen = [name for name in ROWS if not options.rows or any(name.startswith(begun) for begun in options.rows)]
     if not chosen:
         parser.error(f"no such row; there are {', '.join(ROWS)}")
-    with running_site(prepare()) as site, running_reference() as reference:
+    with running_site(prepare()) as site, running_reference() as (reference, pid):
 
         async def measure(scale: Scale) -> bool:
             client = Client(site)
-            bench = Bench(site, client, reference, scale, os.environ["DATABASE_URL"])
+            bench = Bench(site, client, reference, pid, scale, os.environ["DATABASE_URL"], os.environ["REDIS_URL"])
             is_exact = True
             for name in chosen:
                 async for figure in ROWS[name](bench):
@@ -62,8 +68,8 @@ def main(argv: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def running_reference() -> Iterator[Address]:
-    """Run the reference server for the length of a block."""
+def running_reference() -> Iterator[tuple[Address, int]]:
+    """Run the reference server for the length of a block; gives its address and its process."""
     port = free_ports(1)[0]
     base = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="outlive-bench-reference-") as name:
@@ -71,7 +77,7 @@ def running_reference() -> Iterator[Address]:
         argv = ("-m", "tests.bench.reference", "--port", str(port))
         with running_program("reference", argv, folder, os.environ) as process:
             await_answer(f"{base}/", process, folder / "reference.log")
-            yield Address(base, {})
+            yield Address(base, {}), process.pid
 
 
 if __name__ == "__main__":

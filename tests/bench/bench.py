@@ -23,6 +23,16 @@ class Scale:
     stops: int  # c: one after another
     trees: int  # c: at the same time
     behind: int  # d: events
+    kills: int  # e: one after another
+    runs: int  # f: one-token runs, 16 in flight
+    steps: int  # f: durable steps of one run; of many, a tenth of it each
+    idle: int  # g: followers that wait
+    crowd: int  # g: sockets, of which b's many are told something
+    crowd_runs: int  # g: what the others follow
+    keys: int  # h: typed one after another
+    lines: int
+    reattaches: int
+    idle_shells: int
 
 
 FULL = Scale(
@@ -38,6 +48,16 @@ FULL = Scale(
     stops=40,
     trees=40,
     behind=10_000,
+    kills=6,
+    runs=600,
+    steps=500,
+    idle=1000,
+    crowd=5000,
+    crowd_runs=50,
+    keys=300,
+    lines=2_000_000,
+    reattaches=40,
+    idle_shells=50,
 )
 QUICK = Scale(
     repetitions=1,
@@ -52,6 +72,16 @@ QUICK = Scale(
     stops=2,
     trees=2,
     behind=700,
+    kills=1,
+    runs=16,
+    steps=10,
+    idle=20,
+    crowd=40,
+    crowd_runs=3,
+    keys=10,
+    lines=50_000,
+    reattaches=3,
+    idle_shells=3,
 )
 
 
@@ -62,5 +92,7 @@ class Bench:
     site: Site
     client: Client
     reference: Address
+    reference_pid: int
     scale: Scale
     database_url: str
+    redis_url: str

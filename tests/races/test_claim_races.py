@@ -177,7 +177,7 @@ def test_two_creates_with_one_key_make_one_run_and_both_get_it(owner):
         both = [pool.submit(create) for _ in range(2)]
         wait_until(lambda: watch.execute(waiting).fetchone()["n"] == 2)
         door.commit()
-        made = [future.result(20) for future in both]
+        made = [future.result(60) for future in both]
     assert sorted(created.is_new for created in made) == [False, True]
     assert made[0].run.pk == made[1].run.pk
     assert check(made[0].run.pk).status == Status.QUEUED

@@ -38,6 +38,10 @@ def _check_step(before: Run, after: Run) -> None:
     old, new = Status(before.status), Status(after.status)
     assert old == new or is_allowed(old, new), f"{old} -> {new}"
     assert after.fence >= before.fence, "the fence went back"
+    if after.attempt != before.attempt:
+        assert (old in SETTLED, new, after.attempt) == (True, Status.QUEUED, before.attempt + 1)
+        assert after.fence > before.fence, "a new attempt began with the old fence"
+        return
     assert after.last_seq >= before.last_seq
     assert after.wakes >= before.wakes
     if after.terminal_at != before.terminal_at or (before.lease_owner and not after.lease_owner):

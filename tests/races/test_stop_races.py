@@ -10,7 +10,7 @@ from runs.database import decide
 from runs.decisions import cancels, claims, controls, dispatch, endings, steps
 from runs.frames import Origin
 from runs.ids import new_id
-from runs.models import Operation, Run
+from runs.models import ControlConnection, Operation, Run
 from runs.states import CancelReason, Status
 from tests.builders import Sent, a_claim, a_dispatch, a_run, silent
 from tests.races.invariants import check
@@ -150,3 +150,13 @@ def test_somebody_who_comes_back_as_the_grace_fires_is_seen_or_told(owner, attac
         fired, attached = race(fire, attach)
         assert (fired.is_first, attached) == (True, None)
     assert check(run.pk).status == (Status.RUNNING if attach_is_first else Status.CANCEL_REQUESTED)
+
+
+def test_somebody_who_comes_as_the_run_finishes_is_not_counted_for_ever(owner):
+    """Attach and finish, whose one statement was sent when nobody was there yet."""
+    run = a_run(owner)
+    finish = endings.finish_run(run_id=run.pk, fence=a_claim(run), status=Status.COMPLETED)
+    attached, ended = race(controls.attach(run_id=run.pk, user_id=owner.user.pk), finish)
+    assert (attached is not None, ended.status) == (True, Status.COMPLETED)
+    assert check(run.pk).control_count == 0
+    assert ControlConnection.objects.get(run=run).closed_at is not None

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from runs.database import conninfo
 from runs.decisions.core import Decision, Query
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def drive[T](connection: psycopg.Connection[Any], decision: Decision[T]) -> T:

@@ -7,19 +7,33 @@ from typing import Any
 from django.utils import timezone
 
 from runs.database import decide
-from runs.decisions import append, cancels, claims, controls, dispatch, endings, operations, steps, timers, waiting
+from runs.decisions import (
+    append,
+    cancels,
+    claims,
+    controls,
+    dispatch,
+    endings,
+    operations,
+    retry,
+    reuse,
+    steps,
+    timers,
+    waiting,
+)
 from runs.errors import RuleBroken
 from runs.frames import Draft, Origin
 from runs.ids import new_id
 from runs.models import ControlConnection, Operation, Question, Run, Step
-from runs.states import CancelReason, Status
+from runs.states import CancelReason, Reuse, Status
 from tests.builders import silent
+from tests.races.walker_children import ChildMoves
 
 WORKERS = ["worker-a", "worker-b"]
 OUTCOMES = ["succeeded", "failed", "unknown", "refuted"]
 
 
-class Walker:
+class Walker(ChildMoves):
     """Chooses what happens next; every choice may be absurd, and then it must change nothing.
 
     `run` is the row as it was before the step; the caller reads it again after each.
@@ -172,7 +186,8 @@ class Walker:
     def do_wait(self) -> Any:
         """As the worker does: only for something that is open, with the count that it read before."""
         timer = self._one(Step.objects.filter(run=self.run, kind="timer", state="open"))
-        if timer is None and not Question.objects.filter(run=self.run, state="open").exists():
+        child = self._child(told_parent__isnull=True)
+        if timer is None and child is None and not Question.objects.filter(run=self.run, state="open").exists():
             return None
         wakes = self.run.wakes - (self.random.random() < 0.2)
         what, wake_at = ("input", None) if timer is None else ("timer", timezone.now() + timedelta(seconds=60))
@@ -229,6 +244,28 @@ class Walker:
             )
         )  # fmt: skip
 
+    def do_retry(self) -> Any:
+        """Mostly refused: a run must be settled, and what is to be done again must have taken effect."""
+        operation = self._one(Operation.objects.filter(run=self.run)) if self.random.random() < 0.5 else None
+        return self._decide(
+            retry.retry(
+                retry.Wish(
+                    run_id=self.run.pk, user_id=self.user_id, user_name="x", reuse=self.random.choice(list(Reuse)),
+                    redo=[operation.pk] if operation else [], version=self.run.version - (self.random.random() < 0.1),
+                )
+            )
+        )  # fmt: skip
+
+    do_retry_again = do_retry
+
+    def do_take_over(self) -> Any:
+        """Any finished step, also one that may not be taken over."""
+        old = self._one(Step.objects.filter(run=self.run, state="finished"))
+        if old is None:
+            return None
+        step = dispatch.StepCall(old.path, old.kind, old.name, {}, old.digest, old.effect)
+        return self._decide(reuse.take_over_step(**self._ids(), step=step, old_step_id=old.pk, facts=[]))
+
     def do_leave_evidence(self) -> Any:
         operation = self._one(Operation.objects.filter(run=self.run))
         happened = self.random.choice([True, False, None])
@@ -253,7 +290,10 @@ class Walker:
         """Stop the run, let every time pass, and settle what is unknown: no worker is needed for that."""
         self._decide(cancels.request_cancel(run_id=self.run.pk, reason=CancelReason.OPERATOR))
         self.do_let_stop_deadline_pass()
+        self.end_children()
         self._decide(endings.end_cancel(run_id=self.run.pk))
         for operation in Operation.objects.filter(run=self.run, state="unknown"):
             settled = self.settle(override=True, happened=False, operation=operation)
+            if isinstance(settled, operations.NotSettled) and settled.reason == "receipt":
+                settled = self.settle(override=True, happened=True, operation=operation)  # a receipt says that it did
             assert isinstance(settled, operations.Settled), settled

@@ -1,9 +1,9 @@
-// Reads lines of JSON [view or null, frames]; answers each with the folded view on one line.
+// Reads lines of JSON: a list of [view or null, frames]; answers each line with the list of the folded views.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const { foldAll } = await import(pathToFileURL(process.argv[2]));
 for await (const line of createInterface({ input: process.stdin })) {
-  const [view, frames] = JSON.parse(line);
-  process.stdout.write(JSON.stringify(foldAll(frames, view)) + "\n");
+  const views = JSON.parse(line).map(([view, frames]) => foldAll(frames, view));
+  process.stdout.write(JSON.stringify(views) + "\n");
 }

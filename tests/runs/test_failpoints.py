@@ -29,12 +29,30 @@ async def test_wait_says_that_it_was_reached_and_goes_on_when_the_file_is_there(
     file = tmp_path / "go"
     failpoints.arm_from_environment({"OUTLIVE_FAILPOINTS": f"lease_held=wait:{file}"})
     waiting = asyncio.ensure_future(failpoints.hit("lease_held"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not (tmp_path / "go.reached").exists():  # noqa: ASYNC110 - another process would look so too
             await asyncio.sleep(0.005)
     assert not waiting.done()
     file.touch()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
+
+
+async def test_a_folder_arms_a_seam_while_processes_run_and_one_pass_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failpoints, "_hooks", {})
+    failpoints.arm_from_environment({"OUTLIVE_FAILPOINTS": f"at:{tmp_path}"})
+    await failpoints.hit("before_model")
+    (tmp_path / "before_model").write_text(f"wait:{tmp_path / 'go'}")
+    await failpoints.hit("before_dispatch")
+    waiting = asyncio.ensure_future(failpoints.hit("before_model"))
+    async with asyncio.timeout(60):
+        while not (tmp_path / "go.reached").exists():  # noqa: ASYNC110 - another process would look so too
+            await asyncio.sleep(0.005)
+    await failpoints.hit("before_model")
+    assert not waiting.done()
+    (tmp_path / "go").touch()
+    await asyncio.wait_for(waiting, 60)
 
 
 @pytest.mark.parametrize("text", ["before_modle=kill", "before_model=explode", "before_model=wait:", "before_model"])

@@ -6,7 +6,9 @@ from runs import services
 from runs.database import decide
 from runs.decisions import endings, waiting
 from runs.decisions.dispatch import StepCall
+from runs.decisions.operations import record_evidence
 from runs.errors import (
+    HasReceipt,
     IdempotencyMismatch,
     InvalidInput,
     NotAllowed,
@@ -191,5 +193,12 @@ def test_settling_needs_the_role_a_note_the_version_and_the_horizon(owner, opera
         settle(operator, operation, version=operation.version - 1)
     with pytest.raises(NotYet):
         settle(operator, operation, outcome="not_happened")
+    receipt = record_evidence(
+        operation_id=operation.pk, fence=operation.fence, kind="receipt", happened=True, detail={"proof": "http 201"}
+    )
+    decide(receipt)
+    operation.refresh_from_db()
+    with pytest.raises(HasReceipt):
+        settle(operator, operation, outcome="not_happened", override=True)
     operation.refresh_from_db()
     assert operation.state == "unknown"

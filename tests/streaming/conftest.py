@@ -25,12 +25,13 @@ from websockets.sync.client import ClientConnection, connect
 from runs.access import Actor, issue_token
 from runs.ids import text_id
 from runs.models import Run
+from tests.streaming.hostile import Hostile, a_hostile_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ["runs:read", "runs:write", "runs:cancel"]
 
 
-def wait_until(is_true: Callable[[], Any], seconds: float = 10.0, what: str = "the condition") -> Any:
+def wait_until(is_true: Callable[[], Any], seconds: float = 60.0, what: str = "the condition") -> Any:
     """Ask again and again until the answer is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -60,7 +61,7 @@ class Site:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 def test_database_url() -> str:
@@ -89,13 +90,13 @@ def running_server(folder: Path, **environment: str) -> Iterator[Site]:
         )
     site = Site(process, f"http://127.0.0.1:{port}", log_path)
     try:
-        wait_until(lambda: "web.listening" in site.log() or process.poll() is not None, 30, "the server")
+        wait_until(lambda: "web.listening" in site.log() or process.poll() is not None, 120, "the server")
         assert process.poll() is None, site.log()
         yield site
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ class Watcher:
     events: list[dict[str, Any]] = field(default_factory=list)
     controls: list[dict[str, Any]] = field(default_factory=list)
 
-    def next(self, timeout: float = 10.0) -> list[dict[str, Any]]:
+    def next(self, timeout: float = 60.0) -> list[dict[str, Any]]:
         """Read one message."""
         message = json.loads(self.socket.recv(timeout=timeout))
         frames = message if isinstance(message, list) else [message]
@@ -161,7 +162,7 @@ class Watcher:
             (self.events if "seq" in frame else self.controls).append(frame)
         return frames
 
-    def until(self, kind: str, timeout: float = 10.0) -> dict[str, Any]:
+    def until(self, kind: str, timeout: float = 60.0) -> dict[str, Any]:
         """Read until a frame of this type came."""
         end = time.monotonic() + timeout
         while True:
@@ -169,7 +170,7 @@ class Watcher:
                 if frame["type"] == kind:
                     return frame
 
-    def until_seq(self, seq: int, timeout: float = 10.0) -> None:
+    def until_seq(self, seq: int, timeout: float = 60.0) -> None:
         """Read until this event came."""
         end = time.monotonic() + timeout
         while not self.events or self.events[-1]["seq"] < seq:
@@ -196,3 +197,10 @@ def watching(site: Site, run: Run, token: str, **query: Any) -> Iterator[Watcher
     headers = {"Authorization": f"Bearer {token}"}
     with connect(url, additional_headers=headers, compression=None, max_size=None) as opened:
         yield Watcher(opened)
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    """Run a server that answers nonsense."""
+    with a_hostile_server() as server:
+        yield server

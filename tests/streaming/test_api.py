@@ -14,9 +14,10 @@ from runs.access import Actor
 from runs.decisions.core import Fact
 from runs.ids import parse_id, text_id
 from runs.models import ControlConnection, Run
+from runs.selectors import view_of
 from tests import builders
 from tests.streaming.conftest import Site, call, token_of, wait_until
-from tests.streaming.writing import deltas, emit, end, start_new_attempt, stored
+from tests.streaming.writing import deltas, emit, end, join_deltas, start_new_attempt, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -67,11 +68,11 @@ class Sse:
 
 
 @contextmanager
-def sse(site: Site, path: str, token: str, *, body: Any = None, **headers: str) -> Iterator[Sse]:
-    """Open a stream; a body makes it a POST."""
+def sse(site: Site, path: str, token: str | None, *, body: Any = None, **headers: str) -> Iterator[Sse]:
+    """Open a stream; a body makes it a POST. Without a token a cookie is among the headers."""
     at = urlsplit(site.base)
-    held = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20)
-    sent = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    held = http.client.HTTPConnection(at.hostname or "", at.port, timeout=60)
+    sent = {"Accept": "text/event-stream"} | ({"Authorization": f"Bearer {token}"} if token else {})
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     if body is None:
         held.request("GET", path, headers=sent)
@@ -169,7 +170,7 @@ def test_a_page_that_waits_comes_with_the_next_event(site: Site, run: Run, owner
     waiting.join(0.5)
     assert waiting.is_alive()
     emit(run, *deltas(1))
-    waiting.join(5)
+    waiting.join(60)
     assert [frame["seq"] for frame in got[0]["data"]] == [6]
 
 
@@ -184,17 +185,33 @@ def test_a_page_that_waits_at_the_end_of_an_ended_run_does_not_wait(site: Site, 
     assert (page["data"], page["is_ended"]) == ([], True)
 
 
-@pytest.mark.parametrize("reason", ["trimmed", "ahead", "other_stream", "new_attempt"])
+def test_a_page_may_hold_the_view_and_the_cursor_to_go_on_from(site: Site, run: Run, owner: Actor) -> None:
+    end(run)
+    page = call(site, "GET", events_path(run, "?snapshot=1"), token_of(owner)).json()
+    view, seq = view_of(run)
+    cursor = at(run, seq)
+    assert page["snapshot"] == {"type": "snapshot", "cursor": cursor, "part": 1, "parts": 1, "view": view}
+    assert (page["data"], page["next_cursor"], page["has_more"]) == ([], cursor, False)
+    assert (page["head_seq"], page["status"], page["is_ended"]) == (seq, "cancelled", True)
+
+
+@pytest.mark.parametrize("reason", ["trimmed", "compacted", "ahead", "other_stream", "new_attempt"])
 def test_a_page_cannot_continue_an_expired_cursor(site: Site, run: Run, owner: Actor, reason: str) -> None:
     cursor = {"trimmed": at(run, 1), "ahead": at(run, 9), "other_stream": f"st_{'0' * 32}:1"}.get(reason, at(run, 2))
     if reason == "trimmed":
         Run.objects.filter(pk=run.pk).update(floor_seq=4)
+    if reason == "compacted":
+        assert join_deltas(run) == [1, 5]
     if reason == "new_attempt":
         end(run)
         start_new_attempt(run)
     answer = call(site, "GET", events_path(run, f"?after={cursor}"), token_of(owner))
     assert answer.status == 410
-    assert answer.json()["error"]["code"] == "cursor_expired"
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]["reason"]) == (
+        "cursor_expired",
+        "trimmed" if reason == "compacted" else reason,
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> I
 def ask(site: Site, head: str, *body: bytes) -> tuple[int, dict[str, object]]:
     """Send a request bit by bit and read its answer to the end of the connection."""
     host, port = site.base.removeprefix("http://").split(":")
-    with closing(socket.create_connection((host, int(port)), timeout=20)) as connection:
+    with closing(socket.create_connection((host, int(port)), timeout=60)) as connection:
         connection.sendall(f"POST /api/v1/documents HTTP/1.1\r\nHost: {host}\r\n{head}\r\n\r\n".encode())
         for part in body:
             connection.sendall(part)
@@ -45,6 +45,15 @@ def test_a_chunked_body_is_refused_once_it_is_too_large(site: Site) -> None:
     chunk = b"%x\r\n%b\r\n" % (65_536, b"x" * 65_536)
     status, _body = ask(site, "Transfer-Encoding: chunked", *[chunk] * (LIMIT // 65_536 + 2))
     assert status == 413
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=x"])
+def test_b54_a_form_that_is_none_gets_an_answer_of_ours(site: Site, owner: Actor, kind: str) -> None:
+    """Twisted's own 400 had no body."""
+    head = f"Authorization: Bearer {token_of(owner)}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: 3"
+    status, body = ask(site, head, b"abc")
+    assert 400 <= status < 500
+    assert body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
 
 
 def test_a_body_within_the_bound_and_the_next_request_are_served(site: Site, owner: Actor) -> None:

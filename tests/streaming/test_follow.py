@@ -12,17 +12,22 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from runs.access import Actor
+from runs.compaction import MAX_SPAN
+from runs.conf import limits
 from runs.database import conninfo
 from runs.decisions.core import Fact
 from runs.models import Event, Run
 from runs.selectors import view_of
+from streaming.access import Who
+from streaming.budget import TRANSPORT_BYTES
 from streaming.follow import Opening, follow, judge
-from streaming.hub import DRAIN, Hub
+from streaming.hub import BEAT_TURNS, DRAIN, Hub, TooManyStreams
 from streaming.protocol import Close, Cursor, GapReason
-from streaming.reader import Reader
+from streaming.reader import SLOW, Reader
+from streaming.topics import Stream
 from streaming.wires import TEXT
 from tests import builders
-from tests.streaming.writing import deltas, emit, end, start_new_attempt, stored
+from tests.streaming.writing import deltas, emit, end, join_deltas, start_new_attempt, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 in_thread = sync_to_async
@@ -39,7 +44,7 @@ class Following:
 
     async def next(self) -> list[dict[str, Any]] | None:
         try:
-            item = await asyncio.wait_for(anext(self.items), 10)
+            item = await asyncio.wait_for(anext(self.items), 60)
         except StopAsyncIteration:
             return None
         message = json.loads(item["text"])
@@ -81,7 +86,7 @@ async def a_hub(redis_url: str | None = None) -> AsyncIterator[Hub]:
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_true():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.005)
 
@@ -114,6 +119,15 @@ async def test_history_then_live_in_one_sequence(run: Run) -> None:
         await following.until_seq(15)
         assert following.seqs == list(range(1, 16))
         assert hub.counts["pages"] == 1  # live events came with the doorbell, not from the database
+
+
+async def test_a_reader_that_leaves_in_the_middle_of_a_send_holds_nothing_any_more(run: Run) -> None:
+    """Its message was handed to the transport and never taken: an eviction, a lost connection."""
+    async with a_hub() as hub:
+        async with a_follower(hub, run) as following:
+            await following.next()
+            assert len(hub.sending) == 1
+        assert (len(hub.sending), hub.readers) == (0, set())
 
 
 async def test_a_cursor_gets_exactly_what_follows_it(run: Run) -> None:
@@ -187,6 +201,58 @@ async def test_rows_that_vanished_above_the_cursor_are_a_gap_and_never_a_silent_
         await following.until("caught_up")
         assert following.kinds == ["ready", "gap", "snapshot", "caught_up"]
         assert following.seqs == []
+
+
+async def test_a_compacted_text_comes_as_one_frame_whose_seq_is_its_last(run: Run) -> None:
+    assert await in_thread(join_deltas)(run) == [1, 10]
+    for after, seqs in ((None, [1, 10]), (at(run, 1), [10]), (at(run, 10), [])):
+        async with a_hub() as hub, a_follower(hub, run, after=after) as following:
+            await following.until("caught_up")
+            assert (following.kinds, following.seqs) == (["ready", "caught_up"], seqs)
+            assert following.controls[-1]["cursor"] == str(at(run, 10))
+
+
+@pytest.mark.parametrize("seq", [2, 9])
+async def test_a_cursor_inside_of_a_compacted_text_gets_a_gap_and_a_snapshot(run: Run, seq: int) -> None:
+    await in_thread(join_deltas)(run)
+    async with a_hub() as hub, a_follower(hub, run, after=at(run, seq)) as following:
+        await following.until("caught_up")
+        assert following.kinds == ["ready", "gap", "snapshot", "caught_up"]
+        assert (following.controls[1]["reason"], following.seqs) == ("trimmed", [])
+        await in_thread(emit)(run, *deltas(1))
+        await following.until_seq(11)
+        assert following.seqs == [11]
+
+
+async def test_a_reader_in_the_middle_of_a_text_that_is_compacted_meanwhile_is_told(run: Run) -> None:
+    async with a_hub() as hub, a_follower(hub, run) as following:
+        await following.until("caught_up")
+        await in_thread(emit)(run, *deltas(5), rings=False)
+        await in_thread(join_deltas)(run)  # 2 to 15, and the reader stands at 10
+        assert (await following.until("gap"))["reason"] == "slow"
+        assert (await following.until("caught_up"))["cursor"] == str(at(run, 15))
+        assert following.seqs == list(range(1, 11))
+
+
+async def test_a_page_holds_the_longest_compacted_text_whole(run: Run) -> None:
+    """Its row is at its last seq, as far behind the cursor as a page looks."""
+    await in_thread(emit)(run, *deltas(2 * MAX_SPAN), rings=False)
+    assert await in_thread(join_deltas)(run) == [1, 1001, 2001, 2010]
+    async with a_hub() as hub, a_follower(hub, run) as following:
+        await following.until("caught_up")
+        assert (following.kinds, following.seqs) == (["ready", "caught_up"], [1, 1001, 2001, 2010])
+
+
+async def test_everything_expired_under_a_reader_is_a_gap_and_no_endless_search(run: Run) -> None:
+    """An empty page says "nothing new" only if the head is the cursor (RULES H18)."""
+    async with a_hub() as hub, a_follower(hub, run) as following:
+        await following.until("caught_up")
+        await in_thread(emit)(run, *deltas(5), rings=False)
+        await in_thread(Event.objects.filter(stream_id=run.stream_id).delete)()
+        await in_thread(Run.objects.filter(pk=run.pk).update)(floor_seq=16)
+        gap = await following.until("gap")
+        assert (gap["reason"], gap["earliest_seq"]) == ("slow", 16)
+        assert (await following.until("caught_up"))["cursor"] == str(at(run, 15))
 
 
 async def test_a_follower_that_falls_below_the_floor_is_told(run: Run) -> None:
@@ -323,6 +389,97 @@ async def test_a_hundred_followers_share_reads_and_all_get_everything(run: Run) 
                 await in_thread(emit)(run, *deltas(10))
         assert all(following.seqs == list(range(1, 61)) for following in followers)
         assert hub.counts["pages"] < 20
+
+
+async def test_followers_whose_ring_was_given_up_read_the_database_and_miss_nothing(
+    run: Run, owner: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs whose rings do not fit together: each doorbell of one empties the ring of the other."""
+    other = await in_thread(builders.a_run)(owner)
+    async with a_hub() as hub:
+        monkeypatch.setattr(hub.rings, "_max_bytes", 100)
+        async with a_follower(hub, run) as first, a_follower(hub, other) as second:
+            await first.until("caught_up")
+            await second.until("caught_up")
+            for _ in range(5):
+                await in_thread(emit)(run, *deltas(1))
+                last = await in_thread(emit)(other, *deltas(1))
+                await second.until_seq(last)
+            await first.until_seq(15)
+            assert first.seqs == list(range(1, 16))
+            assert second.seqs == list(range(1, last + 1))
+            one, two = (hub._topics[b"r:" + r.stream_id.hex.encode()] for r in (run, other))
+            assert isinstance(one, Stream)
+            assert isinstance(two, Stream)
+            assert one.ring.after(14) is None or two.ring.after(last - 1) is None
+        assert hub.rings.held_bytes == 0
+
+
+async def test_one_person_has_a_bounded_number_of_streams_and_others_have_theirs(run: Run) -> None:
+    async with a_hub() as hub:
+        most = limits().streams_per_person
+
+        def reader(user_id: int) -> Reader:
+            return Reader(TEXT, who=Who(user_id, run.tenant_id, "", None, None))
+
+        readers = [reader(1) for _ in range(most)]
+        streams = [await hub.join_stream(run.pk, run.stream_id, each) for each in readers]
+        late = Following(hub, Opening(run.pk, run.stream_id))
+        late.reader.who = reader(1).who
+        await late.rest()
+        assert late.kinds == ["closing"]
+        closing = late.controls[0]
+        assert (closing["code"], closing["reconnect"], closing["retry_after"]) == (4029, True, 20.0)
+        with pytest.raises(TooManyStreams):
+            await hub.join_feed(run.tenant_id, reader(1))
+        await hub.join_stream(run.pk, run.stream_id, reader(2))
+        hub.leave(streams[0], readers[0])
+        hub.leave(streams[0], readers[0])  # gone already: frees no second place
+        await hub.join_stream(run.pk, run.stream_id, reader(1))
+        with pytest.raises(TooManyStreams):
+            await hub.join_stream(run.pk, run.stream_id, reader(1))
+
+
+async def test_who_waits_longest_is_sent_away_when_too_much_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them has waited for long: the bound of the whole process counts."""
+    async with a_hub() as hub, a_follower(hub, run) as first, a_follower(hub, run) as second:
+        monkeypatch.setattr(hub.sending, "_max_bytes", TRANSPORT_BYTES + 10_000)
+        evicted: list[str] = []
+        for name, each in (("first", first), ("second", second)):
+            each.reader.evict = lambda name=name: evicted.append(name)
+            await each.until("ready")  # and asks for nothing more: its message is on the way
+        await until(lambda: bool(evicted))
+        assert evicted == ["first"]
+        assert first.reader.ending == SLOW
+        assert second.reader.ending is None
+
+
+async def test_every_reader_gets_its_heartbeats_in_turn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.hub.HEARTBEAT_SECONDS", 0.3)
+    async with a_hub() as hub:
+        readers = [Reader(TEXT) for _ in range(2 * BEAT_TURNS)]
+        hub.readers.update(readers)
+        await until(lambda: all(reader.wants_beat for reader in readers))
+
+
+async def test_who_loads_a_page_at_the_same_time_is_sent_the_same_snapshot(run: Run) -> None:
+    """Read, folded and written once: a large view for a hundred pages would hold up everybody else."""
+    async with a_hub() as hub:
+        followers = [Following(hub, Opening(run.pk, run.stream_id, wants_snapshot=True)) for _ in range(20)]
+        written: list[str] = []
+
+        async def load(following: Following) -> None:
+            async with aclosing(following.items):
+                async for item in following.items:
+                    text = item["text"]
+                    if text.startswith('{"type":"snapshot"'):
+                        written.append(text)
+                    if text.startswith('{"type":"caught_up"'):
+                        return
+
+        await asyncio.gather(*(load(following) for following in followers))
+        assert len(written) == 20
+        assert hub.counts["snapshots"] == len({id(text) for text in written}) < 5
 
 
 async def test_with_redis_away_the_tick_goes_on_delivering(run: Run) -> None:

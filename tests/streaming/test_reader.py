@@ -47,12 +47,12 @@ def test_a_snapshot_opens_the_window_anew() -> None:
 async def test_a_poke_before_the_wait_is_not_lost() -> None:
     reader = Reader(TEXT)
     reader.poke()
-    await asyncio.wait_for(reader.wait(), 1)
+    await asyncio.wait_for(reader.wait(), 60)
     waiting = asyncio.ensure_future(reader.wait())
     await asyncio.sleep(0)
     assert not waiting.done()
     reader.poke()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 60)
 
 
 def test_the_first_reason_to_end_stays() -> None:

@@ -1,12 +1,12 @@
 """The sockets: who gets in, who is closed, control connections, the feed."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib.sessions.models import Session
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from websockets.exceptions import InvalidStatus
@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from runs.access import Actor
 from runs.ids import text_id
-from runs.models import ApiToken, ControlConnection, Membership, Run
+from runs.models import ApiToken, ControlConnection, Run
 from runs.services import detach_control
 from tests import builders
 from tests.streaming.conftest import Site, Watcher, token_of, wait_until, watching
@@ -120,22 +120,6 @@ def test_an_ended_run_closes_with_1000(site: Site, run: Run, owner: Actor) -> No
         assert watcher.events[-1]["type"] == "run.cancelled"
 
 
-@pytest.mark.parametrize("way", ["logout", "deactivation", "password", "membership"])
-def test_access_ends_while_the_stream_is_open(site: Site, run: Run, owner: Actor, way: str) -> None:
-    with opened(site, path_of(run), Cookie=cookie_of(owner), Origin=site.base) as watcher:
-        watcher.until("caught_up")
-        if way == "logout":
-            Session.objects.all().delete()
-        elif way == "deactivation":
-            type(owner.user).objects.update(is_active=False)
-        elif way == "password":
-            owner.user.set_password("another long password")
-            owner.user.save(update_fields=["password"])
-        else:
-            Membership.objects.all().delete()
-        assert closed_with(watcher)[0] == (4503 if way == "membership" else 4501)
-
-
 def test_a_revoked_token_ends_its_streams_and_no_others(site: Site, run: Run, owner: Actor, teammate: Actor) -> None:
     with watching(site, run, token_of(owner)) as mine, watching(site, run, token_of(teammate)) as other:
         mine.until("caught_up")
@@ -207,3 +191,25 @@ def test_the_feed_finds_changes_whose_doorbells_were_lost(site: Site, run: Run, 
         emit(run, *deltas(1), rings=False)
         version = Run.objects.get(pk=run.pk).version
         assert next_changes(watcher) == {text_id("run", run.pk): version}
+
+
+def test_connections_to_the_database_that_break_end_no_stream_and_keep_nobody_out(
+    site: Site, run: Run, owner: Actor
+) -> None:
+    """As a restart of PostgreSQL breaks them: those of the threads of requests, and those of the hub."""
+    token = token_of(owner)
+    with watching(site, run, token) as before, ExitStack() as opened:
+        before.until("caught_up")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select pid, pg_terminate_backend(pid, 10000) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid()"
+            )
+            ended = cursor.fetchall()
+            assert len(ended) >= 3
+            assert all(has_gone for _, has_gone in ended)
+        after = [opened.enter_context(watching(site, run, token)) for _ in range(6)]
+        emit(run, *deltas(3))
+        for watcher in (before, *after):
+            watcher.until_seq(4)
+            assert watcher.seqs == [1, 2, 3, 4]

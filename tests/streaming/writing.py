@@ -1,16 +1,16 @@
 """Writes events into a run's stream as decisions do, with or without their doorbells."""
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
+from runs import frames
+from runs.compaction import find_spans
 from runs.database import decide
-from runs.decisions import cancels
+from runs.decisions import cancels, retry
 from runs.decisions.core import Decision, Fact, lock_run, record
-from runs.ids import new_id
-from runs.models import Attempt, Event, Run
+from runs.models import Event, Run
 from runs.ringing import ring_now
-from runs.states import CancelReason
+from runs.states import CancelReason, Reuse
 from tests.builders import silent
 
 
@@ -32,6 +32,11 @@ def deltas(n: int, start: int = 0, pad: int = 0) -> list[Fact]:
     return [Fact("text.delta", {"message_id": "msg_1", "delta": f"w{start + i} ", **extra}) for i in range(n)]
 
 
+def late_words(n: int) -> list[Fact]:
+    """Make events that may follow an end."""
+    return [Fact("operation.settled", {"operation_id": f"op_{i}", "outcome": "confirmed"}) for i in range(n)]
+
+
 def end(run: Run, *, rings: bool = True) -> None:
     """End a queued run: a stop ends it at once."""
     decide(
@@ -46,12 +51,18 @@ def stored(run: Run) -> list[int]:
 
 
 def start_new_attempt(run: Run) -> UUID:
-    """Begin another attempt of an ended run as a retry will (issue D): a new stream, whose first event names it."""
-    stream_id = new_id()
-    Attempt.objects.create(stream_id=stream_id, run=run, number=run.attempt + 1)
-    fields: dict[str, Any] = {"stream_id": stream_id, "attempt": run.attempt + 1, "last_seq": 0, "status": "queued"}
-    fields |= {"terminal_at": None, "cancel_id": None, "cancel_requested_at": None, "cancel_reason": None}
-    Run.objects.filter(pk=run.pk).update(**fields)
+    """Retry an ended run; returns the new stream, whose first event names the attempt."""
+    made = decide(retry.retry(retry.Wish(run.pk, run.created_by_id, "owner", reuse=Reuse.NOTHING)), ring=silent)
+    assert isinstance(made, retry.Retried), made
     run.refresh_from_db()
-    emit(run, Fact("attempt.created", {"number": run.attempt}))
-    return stream_id
+    return made.stream_id
+
+
+def join_deltas(run: Run) -> list[int]:
+    """Put compacted frames in the place of the run's deltas, as a supervisor does later; returns the seqs that stay."""
+    rows = Event.objects.filter(stream_id=run.stream_id).order_by("seq")
+    for span in find_spans([frames.decode(row.seq, row.data) for row in rows]):
+        Event.objects.filter(stream_id=run.stream_id, seq__gte=span.first, seq__lte=span.last).delete()
+        frame = {key: value for key, value in span.frame.items() if key != "seq"}
+        Event.objects.create(stream_id=run.stream_id, seq=span.last, type=frame["type"], data=frames.dump(frame))
+    return stored(run)

@@ -17,7 +17,7 @@ from tools.scope import Scope, boottime
 ENV = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
-async def wait_until[T](look: Callable[[], T], *, seconds: float = 10.0) -> T:
+async def wait_until[T](look: Callable[[], T], *, seconds: float = 60.0) -> T:
     """Return the first true answer of `look`."""
     end = time.monotonic() + seconds
     while True:
@@ -27,7 +27,7 @@ async def wait_until[T](look: Callable[[], T], *, seconds: float = 10.0) -> T:
         await asyncio.sleep(0.002)
 
 
-def wait_until_now[T](look: Callable[[], T], *, seconds: float = 10.0) -> T:
+def wait_until_now[T](look: Callable[[], T], *, seconds: float = 60.0) -> T:
     """The same without a loop."""
     return asyncio.run(wait_until(look, seconds=seconds))
 
@@ -78,6 +78,7 @@ def a_call(
     processes: ProcessHost | None = None,
     progress: Progress | None = None,
     operation_key: str = "run_1/send#1",
+    user: tuple[int, int] | None = None,
 ) -> ToolCall:
     return ToolCall(
         run_id="run_1",
@@ -92,4 +93,5 @@ def a_call(
         settings=settings or {},
         processes=processes or ProcessHost(),
         progress=progress if progress is not None else Progress(),
+        user=user,
     )

@@ -17,6 +17,7 @@ from tools.tool import tool
 LONGEST_SECONDS = 3600.0
 OUTPUT_BYTES = 64 * 1024
 PROGRESS_CHARACTERS = 256 * 1024
+PIECE_CHARACTERS = 5_000  # of one event: a larger one would be shown by its beginning only, also when all is escaped
 TERM_GRACE_SECONDS = 3.0
 
 
@@ -42,6 +43,8 @@ async def run_command(
             stdin=stdin.encode(),
             on_output=_show(call),
             deadline=deadline,
+            keeps_proof=True,
+            user=call.user,
         )
     except CommandNotStarted as error:
         raise ToolError(str(error), code="not_started") from error
@@ -58,7 +61,8 @@ def _show(call: ToolCall) -> OnOutput:
             return
         text = text[:left]
         left -= len(text)
-        await call.progress({"stream": stream, "text": text})
+        for at in range(0, len(text), PIECE_CHARACTERS):
+            await call.progress({"stream": stream, "text": text[at : at + PIECE_CHARACTERS]})
         if left <= 0:
             await call.progress({"note": "More output follows; it is counted, but not shown live."})
 
@@ -69,11 +73,12 @@ def _receipt(call: ToolCall, result: ProcessResult) -> Receipt:
     value: dict[str, JSON] = {
         "exit_code": result.exit_code,
         "signal": result.signal,
-        "stdout": _text(result.stdout, result.stdout_bytes),
-        "stderr": _text(result.stderr, result.stderr_bytes),
+        # Before the output: who is shown the beginning of a long receipt learns how long it was.
         "stdout_bytes": result.stdout_bytes,
         "stderr_bytes": result.stderr_bytes,
         "truncated": result.truncated,
+        "stdout": _text(result.stdout, result.stdout_bytes),
+        "stderr": _text(result.stderr, result.stderr_bytes),
     }
     if not result.proof.gone:
         error = "The process tree is not proven gone; it may still be running."

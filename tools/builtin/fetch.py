@@ -11,6 +11,7 @@ from tools.call import ToolCall
 from tools.effects import JSON, Effect
 from tools.errors import ToolError
 from tools.processes.blocking import call_blocking
+from tools.retry import Retry
 from tools.scope import Scope, boottime
 from tools.tool import tool
 
@@ -18,7 +19,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 
 
-@tool(effect=Effect.READ, timeout_seconds=45)
+@tool(effect=Effect.READ, timeout_seconds=45, retry=Retry(tries=3))
 async def fetch_url(
     call: ToolCall,
     url: Annotated[str, Field(min_length=1, max_length=4096, description="An http or https address.")],

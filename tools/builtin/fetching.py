@@ -14,6 +14,7 @@ import httpx
 
 from tools.builtin.addresses import AddressPolicy
 from tools.errors import ToolError
+from tools.trust import trust
 
 MOST_REDIRECTS = 5
 BODY_BYTES = 2 * 1024 * 1024
@@ -78,7 +79,7 @@ async def _get(target: httpx.URL, policy: AddressPolicy, resolver: Resolver) -> 
     if not addresses:
         raise ToolError(f"{target.host} has no address.", code="host_not_found", retryable=True)
     # trust_env off: a proxy from the environment would resolve the name again, unchecked.
-    async with httpx.AsyncClient(trust_env=False, timeout=_REQUEST_TIMEOUT, headers=_HEADERS) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=_REQUEST_TIMEOUT, headers=_HEADERS, verify=trust()) as client:
         for address in addresses:
             request = client.build_request(
                 "GET",

@@ -18,6 +18,7 @@ from tools.call import ToolCall
 from tools.effects import JSON, LookUp, Outcome, Receipt
 from tools.errors import OutcomeUnknown, ToolError
 from tools.plain_json import clean_json
+from tools.trust import trust
 
 LOOK_UP_SECONDS = 5.0
 
@@ -42,7 +43,7 @@ async def post_once(call: ToolCall, url: str, body: JSON, *, timeout_seconds: fl
     operator's matter. Raises: as the table above; PermitExpired, PermitUsed.
     """
     sent = _Sent()
-    async with httpx.AsyncClient(trust_env=False, timeout=None) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=None, verify=trust()) as client:
         request = client.build_request(
             "POST", url, json=body, headers=key_headers(call), extensions={"trace": sent.trace}
         )
@@ -89,7 +90,10 @@ async def look_up_operation(base_url: str, key: str) -> LookUp:
     url = f"{base_url.rstrip('/')}/operations/{quote(key, safe='')}"
     asked_at = datetime.now(UTC).isoformat()
     try:
-        async with asyncio.timeout(LOOK_UP_SECONDS), httpx.AsyncClient(trust_env=False, timeout=None) as client:
+        async with (
+            asyncio.timeout(LOOK_UP_SECONDS),
+            httpx.AsyncClient(trust_env=False, timeout=None, verify=trust()) as client,
+        ):
             response = await client.get(url)
     except (httpx.HTTPError, TimeoutError) as error:
         return LookUp(None, raw={"url": url, "asked_at": asked_at, "error": f"{type(error).__name__} {error}".strip()})

@@ -11,6 +11,7 @@ from tools.builtin.http_effects import json_of, look_up_operation, post_once, se
 from tools.call import LookUpCall, ToolCall
 from tools.effects import JSON, Effect, LookUp, Outcome, Receipt
 from tools.errors import OutcomeUnknown, ToolError
+from tools.retry import Retry
 from tools.tool import tool
 
 TARGET_SETTING = "TARGET_URL"
@@ -50,6 +51,7 @@ async def void_invoice(call: ToolCall, arguments: Mapping[str, Any], receipt: Re
     request_timeout_seconds=REQUEST_SECONDS,
     target_bound_seconds=5,
     look_up_setting=TARGET_SETTING,
+    retry=Retry(tries=3),
 )
 async def create_invoice(
     call: ToolCall,

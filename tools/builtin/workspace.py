@@ -1,7 +1,8 @@
 """Opens files of a run's workspace, and nothing outside it, whatever the path says and whoever changes it meanwhile.
 
 Each part of the path is opened below the one before it (`dir_fd`) and never through a symbolic link, so there is no
-moment between a check and a use. Symbolic links are refused, also those that point inside.
+moment between a check and a use. Symbolic links are refused, also those that point inside, and so is a second name of
+a file that is not its owner's. What is made is given to the workspace's owner, who need not be us.
 """
 
 import contextlib
@@ -50,6 +51,8 @@ def read_limited(workspace: Path, path: str, limit_bytes: int) -> tuple[bytes, i
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise PathRefused(path, "is no plain file")
+            if status.st_nlink > 1 and status.st_uid != os.stat(workspace).st_uid:
+                raise PathRefused(path, "is another name of somebody else's file")
             return file.read(limit_bytes), status.st_size
 
 
@@ -68,6 +71,7 @@ def write_whole(workspace: Path, path: str, content: bytes) -> None:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
         try:
             with os.fdopen(fd, "wb") as file:
+                _give(fd, workspace)
                 file.write(content)
                 file.flush()
                 os.fsync(fd)
@@ -85,12 +89,27 @@ def _folder(workspace: Path, folders: list[str], path: str, *, create: bool) -> 
         fd = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.callback(os.close, fd)
         for folder in folders:
-            if create:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o755, dir_fd=fd)
+            is_new = create and _make(folder, fd)
             fd = os.open(folder, _FOLDER, dir_fd=fd)
             opened.callback(os.close, fd)
+            if is_new:
+                _give(fd, workspace)
         yield fd
+
+
+def _make(folder: str, parent: int) -> bool:
+    try:
+        os.mkdir(folder, 0o755, dir_fd=parent)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _give(fd: int, workspace: Path) -> None:
+    """Give what we have made to whoever the workspace belongs to. Only root can; else it is ours anyway."""
+    if os.geteuid() == 0:
+        owner = os.stat(workspace)
+        os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from tools.models.protocol import (
 from tools.models.server import CONTEXT_TOKENS, SLOTS
 from tools.models.waiting import ScopedWait
 from tools.scope import Scope
+from tools.trust import trust
 
 LOCAL_URL = "http://127.0.0.1:8091"
 SLOT_TOKENS = CONTEXT_TOKENS // SLOTS  # what one request has for its prompt and its answer together
@@ -67,7 +68,9 @@ class LocalProvider:
         # and then closes a kept one at the moment of the next request, which then fails for no reason.
         limits = httpx.Limits(max_keepalive_connections=0)
         async with (
-            httpx.AsyncClient(base_url=self._base_url, timeout=timeout, limits=limits, trust_env=False) as http,
+            httpx.AsyncClient(
+                base_url=self._base_url, timeout=timeout, limits=limits, trust_env=False, verify=trust()
+            ) as http,
             ScopedWait(scope) as wait,
         ):
             session = _Session(http, wait, self._context_tokens)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from typing import Any
 
 from tools.processes.links import Message
 from tools.processes.results import CommandNotStarted
@@ -120,6 +121,10 @@ class GroupLink:
             )
 
 
+def _as_user(user: tuple[int, int] | None) -> dict[str, Any]:
+    return {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
+
+
 class GroupLauncher:
     """The Launcher of systems without subreapers."""
 
@@ -140,6 +145,7 @@ class GroupLauncher:
                 cwd=request["cwd"],
                 env=request["env"],
                 start_new_session=True,
+                **_as_user(request.get("user")),
             )
         except OSError as error:
             raise CommandNotStarted(argv[0], str(error), error.errno or 0) from None

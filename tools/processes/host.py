@@ -33,6 +33,7 @@ class ProcessHost:
         self._launcher: Launcher = WardLauncher() if contained else GroupLauncher()
         self._proof_dir = None if proof_dir is None else str(proof_dir)
         self._links: dict[str, Link | None] = {}  # None while the command is being started
+        self._kept: dict[str, Link] = {}  # ended; their wards keep the proof until `release`
         self._doomed: set[str] = set()  # killed while being started
         self._leases: dict[str, float] = {}
         self._lock = threading.Lock()  # renew and kill come from the lease keeper's thread
@@ -46,6 +47,9 @@ class ProcessHost:
         self.kill("")
         with self._lock:
             links = [link for link in self._links.values() if link is not None]
+            for kept in self._kept.values():
+                kept.close()
+            self._kept.clear()
         if links:
             await asyncio.wait([link.gone for link in links], timeout=PROOF_SECONDS)
         await self._launcher.close()
@@ -63,12 +67,16 @@ class ProcessHost:
         stdin: bytes = b"",
         on_output: OnOutput | None = None,
         deadline: float | None = None,
+        keeps_proof: bool = False,
+        user: tuple[int, int] | None = None,
     ) -> ProcessResult:
         """Run a command until its whole tree is gone, and return how it ended.
 
         When the scope ends, or `deadline` (CLOCK_BOOTTIME seconds) passes, the tree gets TERM, after the grace KILL;
         with reason LOST it gets KILL at once. What the command leaves behind at its own end is stopped the same way.
         Cancelling this coroutine kills the tree and waits for the proof, at most PROOF_SECONDS.
+        keeps_proof: the result is not safe yet; should this worker die before `release(key)`, proof_dir has the proof.
+        user: uid and gid of who it runs as, where we are root.
         Raises: CommandNotStarted, ProcessKeyInUse, ScopeCancelled (before the start), and what `on_output` raises.
         """
         scope.raise_if_cancelled()
@@ -81,12 +89,13 @@ class ProcessHost:
                 Streams(stdin=stdin, limit_bytes=output_limit_bytes, on_output=on_output)
             ) as streams:
                 request = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "grace": term_grace_seconds}
+                request |= {"keep": keeps_proof, "user": user}
                 link = await self._start(request, key, streams)
                 try:
                     proof = await _see_through(link, streams, scope, deadline, term_grace_seconds)
                     return _result(link, streams, proof)
                 finally:
-                    self._let_go(key, link)
+                    self._let_go(key, link, keeps_proof=keeps_proof)
         finally:
             with self._lock:
                 del self._links[key]
@@ -102,7 +111,8 @@ class ProcessHost:
             if len(self._leases) > _MOST_PREFIXES:
                 now = boottime()
                 self._leases = {prefix: until for prefix, until in self._leases.items() if until > now}
-            for link in self._links_of(key_prefix):
+            kept = [link for key, link in self._kept.items() if key.startswith(key_prefix)]
+            for link in [*self._links_of(key_prefix), *kept]:
                 link.send({"until": until_boottime})
 
     def kill(self, key_prefix: str) -> int:
@@ -132,6 +142,14 @@ class ProcessHost:
         stored = load_proof(self._proof_dir, key)
         return None if stored is None else TreeProof.from_message(stored)
 
+    def release(self, key: str) -> None:
+        """Let the ward forget the proof of `key`: what the command came to is stored. Nothing happens without one."""
+        with self._lock:
+            link = self._kept.pop(key, None)
+        if link is not None:
+            link.send({"stored": True})
+            link.close()
+
     def _links_of(self, key_prefix: str) -> list[Link]:
         return [link for key, link in self._links.items() if link is not None and key.startswith(key_prefix)]
 
@@ -140,9 +158,12 @@ class ProcessHost:
         fitting = [prefix for prefix in self._leases if key.startswith(prefix)]
         return self._leases[max(fitting, key=len)] if fitting else None
 
-    def _let_go(self, key: str, link: Link) -> None:
+    def _let_go(self, key: str, link: Link, *, keeps_proof: bool = False) -> None:
         with self._lock:  # nobody sends to a socket that is being closed
             self._links[key] = None
+            if keeps_proof and link.gone.done() and link.gone.result() is not None:
+                self._kept[key] = link
+                return
         link.close()
 
     async def _start(self, request: Message, key: str, streams: Streams) -> Link:
@@ -164,6 +185,7 @@ class ProcessHost:
         return link
 
     async def _launch(self, request: Message, key: str, streams: Streams) -> Link:
+        self.release(key)
         if self._proof_dir is not None:
             forget_proof(self._proof_dir, key)
         with self._lock:

@@ -56,6 +56,20 @@ class BootTimer:
             number = ctypes.get_errno()
             raise OSError(number, f"timerfd_settime: {os.strerror(number)}")
 
+    def clear(self) -> None:
+        """Fire no more."""
+        if _libc.timerfd_settime(self.fd, 0, struct.pack("@4l", 0, 0, 0, 0), None) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"timerfd_settime: {os.strerror(number)}")
+
+    def has_fired(self) -> bool:
+        """Take note of it. False: it was set anew after poll has seen it."""
+        try:
+            os.read(self.fd, 8)
+        except BlockingIOError:
+            return False
+        return True
+
 
 # CONFIG_PROC_CHILDREN is not everywhere; without it all of /proc is read.
 _HAS_CHILDREN_FILE = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -90,6 +104,19 @@ def children_of(pid: int) -> list[int]:
     except OSError:
         pass
     return found
+
+
+def own_children() -> list[int] | None:
+    """Return all of our children, zombies among them; None where that cannot be read.
+
+    It misses none of those that were there when it was called, which `children_of` may: the kernel walks the list by
+    position, and what takes a child off it is our own waitpid. Only for a process of one thread.
+    """
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return list(map(int, file.read().split()))
+    except OSError:
+        return None
 
 
 def descendants_of(pid: int) -> Iterator[tuple[int, int]]:

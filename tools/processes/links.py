@@ -24,14 +24,14 @@ class Link(Protocol):
     ended: Message | None
 
     def send(self, message: Message) -> None:
-        """Pass {"stop": grace} or {"until": moment} on. Any thread; losing the race with the end is no error."""
+        """Pass {"stop": grace}, {"until": moment} or {"stored": true} on. Any thread; it may be too late for it."""
 
     def close(self) -> None:
         """Let go. What is still running is killed."""
 
 
 class Launcher(Protocol):
-    """Starts commands. request: argv, env, cwd, key, grace, until?, proof_dir?; fds: stdin, stdout, stderr."""
+    """Starts commands. request: argv, env, cwd, key, grace, until?, proof_dir?, keep?; fds: stdin, stdout, stderr."""
 
     async def start(self) -> None:
         """Prepare, so that the first command does not wait."""
@@ -74,6 +74,8 @@ class WardLink:
                 text = self._control.recv(_MESSAGE_BYTES)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                continue  # it ended without having read all of ours; the kernel says so once, before what it had sent
             except OSError:
                 text = b""
             if not text:

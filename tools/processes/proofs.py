@@ -1,7 +1,7 @@
 """Where a ward leaves its proof when the worker that asked is dead. stdlib only.
 
-A killed or frozen worker cannot record that its command's tree is empty. The ward writes it to a file, so that the next
-claimant or the host's supervisor has evidence instead of an unknown outcome (RULES H7, H15).
+A killed or frozen worker cannot record that its command's tree is empty, also when it was told. The ward writes it to a
+file, so that the next claimant on this host has evidence instead of an unknown outcome (RULES H7, H15).
 """
 
 import contextlib

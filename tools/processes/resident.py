@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Container
 
 from . import kernel
 from .child import IGNORED_BY_US
@@ -60,8 +61,8 @@ def serve(requests: socket.socket, *, worker_pid: int) -> None:
             if not request:
                 return
             wards.add(_fork_ward(request, fds, inherited=[requests.fileno(), child_ended], worker=worker))
-        _reap(wards)
-        strays = _kill_strays(wards)
+        reap_wards(wards)
+        strays = kill_strays(wards)
 
 
 def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
@@ -91,7 +92,8 @@ def _fork_ward(request: bytes, fds: list[int], *, inherited: list[int], worker: 
     return pid
 
 
-def _reap(wards: set[int]) -> None:
+def reap_wards(wards: set[int]) -> None:
+    """Take note of the wards that have ended."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -102,7 +104,7 @@ def _reap(wards: set[int]) -> None:
         wards.discard(pid)
 
 
-def _kill_strays(wards: set[int]) -> bool:
+def kill_strays(wards: Container[int]) -> bool:
     """Kill what fell to us from a ward that was killed. Returns True while some may be left."""
     strays = [child for child in kernel.children_of(os.getpid()) if child not in wards]
     for stray in strays:

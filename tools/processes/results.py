@@ -54,8 +54,9 @@ class TreeProof:
 
     gone: True only after the kernel said that nothing is left. signalled: (pid, name, signal) of what had to be
     asked or killed, at most 100. reaped: processes waited for. ms: from the first stop to the proof. cause: what
-    ended it first: "ended" (the command itself), "stop", "lease", "worker", or None where no ward could say.
-    contained: False where only a process group was watched (not Linux); setsid escapes that.
+    ended it first: "ended" (the command itself), "stop", "lease", "worker", "ward" (killed), or None where nobody could
+    say. contained: False where only a process group was watched (not Linux); setsid escapes that. status: of the
+    command itself, below 0 for a signal; by_itself: it had ended before anybody asked it to.
     """
 
     gone: bool
@@ -64,6 +65,8 @@ class TreeProof:
     ms: float = 0.0
     cause: str | None = None
     contained: bool = True
+    status: int | None = None
+    by_itself: bool = False
 
     @classmethod
     def from_message(cls, message: dict[str, Any] | None) -> Self:
@@ -77,6 +80,8 @@ class TreeProof:
             ms=message["ms"],
             cause=message["cause"],
             contained=message.get("contained", True),
+            status=message.get("exit"),
+            by_itself=message.get("by_itself", False),
         )
 
 

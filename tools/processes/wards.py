@@ -13,7 +13,7 @@ from tools.processes.readiness import wait_writable
 from tools.processes.resident import REQUEST_BYTES
 from tools.processes.results import CommandNotStarted
 
-_WARDEN = Path(__file__).with_name("warden.py")
+WARDEN = Path(__file__).with_name("warden.py")
 _RESIDENT_EXIT_SECONDS = 2.0
 
 
@@ -74,7 +74,7 @@ class WardLauncher:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_BYTES)
         with theirs:
-            argv = [sys.executable, "-I", "-S", str(_WARDEN), "serve", str(theirs.fileno()), str(os.getpid())]
+            argv = [sys.executable, "-I", "-S", str(WARDEN), "serve", str(theirs.fileno()), str(os.getpid())]
             # Not through asyncio: the loop must not need to live for the resident to be waited for.
             self._resident = subprocess.Popen(
                 argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={"LANG": "C.UTF-8"}, cwd="/"

@@ -51,11 +51,15 @@ class AssistantRequest(BaseModel):
     max_turns: Annotated[int, Field(ge=1, le=20)] = Field(default=8, description="How often it may choose tools.")
 
 
-@agent("assistant", description="Chooses tools until it can answer. It asks you before it changes anything.")
+@agent(
+    "assistant",
+    converses=True,
+    description="Chooses tools until it can answer. It asks you before it changes anything.",
+)
 async def assistant(ctx: RunContext, request: AssistantRequest) -> str:
     """Return the last answer. A person who says no is told to the model as the call's result."""
     tools = [TOOLS[name] for name in dict.fromkeys(request.tools)]
-    messages = [Message("system", SYSTEM), Message("user", request.prompt)]
+    messages = [Message("system", SYSTEM), *ctx.history, Message("user", request.prompt)]
     done: dict[str, str] = {}
     repeats = 0
     for _ in range(request.max_turns if tools else 0):

@@ -1,4 +1,4 @@
-"""A single answer of the model. It ends when its page is gone, because nobody else waits for it."""
+"""One answer of the model, in a conversation. It ends when its page is gone, because nobody else waits for it."""
 
 from typing import Annotated
 
@@ -20,9 +20,14 @@ class ChatRequest(BaseModel):
     system: System | None = Field(default=None, description="How the model should answer.")
 
 
-@agent("chat", on_disconnect="cancel", description="One answer of the model. It stops when you leave the page.")
+@agent(
+    "chat",
+    on_disconnect="cancel",
+    converses=True,
+    description="One answer of the model. It stops when you leave the page.",
+)
 async def chat(ctx: RunContext, request: ChatRequest) -> str:
     """Answer once and return the text."""
     messages = [Message("system", request.system)] if request.system else []
-    reply = await ctx.model([*messages, Message("user", request.prompt)], max_tokens=MAX_TOKENS)
+    reply = await ctx.model([*messages, *ctx.history, Message("user", request.prompt)], max_tokens=MAX_TOKENS)
     return reply.text

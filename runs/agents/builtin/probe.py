@@ -2,6 +2,7 @@
 
     steps  n trivial durable steps
     n, text, rate, pad, hold_at   what the scripted model streams; its progress stands in $BENCH_TOK/<key>
+    shell  commands in a shell of its own, one after the other
     ask    a question to a person
     tool   sleep, stubborn (ignores TERM), setsid (a grandchild in a session of its own), stubborn_setsid (both): a
            command that never ends, whose process id stands in the probe file; invoice, mail: one outside effect
@@ -59,6 +60,7 @@ class ProbeRequest(BaseModel):
     hold_at: Count | None = None
     ask: bool = False
     steps: Annotated[int, Field(ge=0, le=5_000)] = 0
+    shell: Annotated[list[str], Field(max_length=100)] = []
 
     @model_validator(mode="after")
     def _hold_needs_a_stream(self) -> "ProbeRequest":
@@ -68,11 +70,12 @@ class ProbeRequest(BaseModel):
 
 
 class ProbeResult(BaseModel):
-    """What came of it. tool: the receipt's value."""
+    """What came of it. tool: the receipt's value; shell: (output, exit code) of each command."""
 
     characters: int = 0
     approved: bool | None = None
     tool: Any = None
+    shell: list[tuple[str, int | None]] = []
 
 
 async def run_probe(ctx: RunContext, request: ProbeRequest) -> ProbeResult:
@@ -83,6 +86,11 @@ async def run_probe(ctx: RunContext, request: ProbeRequest) -> ProbeResult:
     if request.n or request.text is not None:
         reply = await ctx.model([Message("user", _script(request))], model="scripted", max_tokens=1_000_000)
         result.characters = len(reply.text)
+    if request.shell:
+        shell = await ctx.shell(title=request.key)
+        for command in request.shell:
+            done = await shell.run(command, timeout_seconds=CHILD_SECONDS)
+            result.shell.append((done.output, done.exit_code))
     if request.ask:
         answer = await ctx.ask(f"Shall {request.key} go on?", schema=Approval)
         result.approved = answer.approve

@@ -36,9 +36,11 @@ export class StepPair {
     setText(slot(this.line, "kind"), shown.kindWord.text);
     setIcon(slot(this.line, "state_icon"), shown.stateWord.icon, shown.stateWord.tone, shown.stateWord.text);
     this.card.dataset.kind = shown.kind;
+    setSlot(slot(this.card, "reused"), shown.reused);
     this.card.setAttribute("aria-busy", String(shown.state === "open"));
     setIcon(slot(this.card, "kind_icon"), shown.kindWord.icon, shown.kindWord.tone, shown.kindWord.text);
-    setSlot(slot(this.card, "error"), shown.error);
+    setSlot(slot(this.card, "error"), shown.error, shown.errorTone);
+    this.#paintChild(slot(this.card, "child"), shown);
     this.#paintFacts(shown);
     this.#paintQuestions(shown.questions, words);
     this.#paintMessages(shown.messages, frozen, cutAt);
@@ -53,6 +55,12 @@ export class StepPair {
     time.dataset.style = "since";
     holder.replaceChildren(time);
     showTimes(holder);
+  }
+
+  #paintChild(link, shown) {
+    setSlot(link, shown.childTitle);
+    setSlot(slot(this.card, "taken"), shown.taken);
+    if (shown.childId) link.href = shown.shellId ? `/shells/${shown.shellId}/` : `/runs/${shown.childId}/`;
   }
 
   #paintFacts(shown) {

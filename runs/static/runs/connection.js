@@ -1,54 +1,85 @@
 // The pill that says how fresh the page is. It never covers Stop, and Stop works whatever it says.
+//
+// States (of ../streaming/live.js and of feed.js): connecting | catching_up | live | trimmed | reconnecting | restarting |
+// polling | offline | signed_out | forbidden | ended.
 
 import { setHidden, setIcon, setText, slot } from "./dom.js";
-import { fill, gettext } from "./words.js";
+import { fill, gettext, writeSeconds } from "./words.js";
 
 const QUIET_MS = 2000; // a reconnect that is quicker than this is nobody's business
+const GOOD = ["live", "trimmed", "catching_up"];
+const SOON = ["connecting", "reconnecting", ""]; // what is said only when it takes longer than that
+const SAID = ["offline", "polling", "restarting", "signed_out", "forbidden", "reconnecting", "trimmed"]; // aloud, once each
 
 export class ConnectionPill {
-  constructor(pill, { onRetry }) {
-    this.pill = pill;
-    this.state = "";
-    this.isEnded = false;
-    this.timer = null;
+  // announce(text): says it to a screen reader; the pill itself is no live region, it counts seconds.
+  constructor(pill, { onRetry, announce = () => {} }) {
+    Object.assign(this, { pill, announce });
+    this.state = this.said = "";
+    this.isEnded = this.wasGood = false;
+    this.quietUntil = Date.now() + QUIET_MS;
     slot(pill, "retry").addEventListener("click", onRetry);
   }
 
-  // An ended run is as fresh as it will ever be: nothing needs to say that it is live.
-  end() {
-    if (this.isEnded) return;
-    this.isEnded = true;
-    if (["live", "connecting", "catching_up"].includes(this.state)) setHidden(this.pill, true);
+  // Whether the page believes to be in touch.
+  get isGood() {
+    return GOOD.includes(this.state);
   }
 
-  // state: the word of streaming/live.js; detail: what it adds (retry_at in ms, done and total, lag in ms).
+  // An ended run is as fresh as it will ever be: nothing needs to say that it is live.
+  end(isEnded) {
+    if (this.isEnded === isEnded) return;
+    this.isEnded = isEnded;
+    if (this.isGood || SOON.includes(this.state)) setHidden(this.pill, isEnded);
+  }
+
+  // detail: what the state adds (retry_at in ms, done and total, lag_ms).
   show(state, detail = {}) {
     clearTimeout(this.timer);
     clearInterval(this.ticker);
-    const wasLive = ["live", "", "connecting"].includes(this.state);
-    if (state === "reconnecting" && wasLive) {
-      this.timer = setTimeout(() => this.#paint(state, detail), QUIET_MS);
-    } else this.#paint(state, detail);
+    if (this.isGood && !GOOD.includes(state)) this.quietUntil = Date.now() + QUIET_MS;
     this.state = state;
+    this.wasGood ||= this.isGood;
+    const wait = SOON.includes(state) ? this.quietUntil - Date.now() : 0;
+    if (wait > 0) this.timer = setTimeout(() => this.#paint(state, detail), wait);
+    else this.#paint(state, detail);
   }
 
   #paint(state, detail) {
-    const { text, tone, sign, has } = describe(state, detail);
-    setHidden(this.pill, !text || (state === "live" && this.isEnded));
+    const shown = state === "connecting" && this.wasGood ? "reconnecting" : state;
+    const { text, tone, sign, has } = describe(shown, detail);
+    setHidden(this.pill, !text || (shown === "live" && this.isEnded));
     setText(slot(this.pill, "text"), text);
     setIcon(this.pill, sign ?? "dot", tone);
-    for (const name of ["retry", "sign-in", "why"]) setHidden(slot(this.pill, name), has !== name);
-    if (state === "reconnecting" && detail.retry_at) {
-      this.ticker = setInterval(() => setText(slot(this.pill, "text"), describe(state, detail).text), 1000);
+    this.pill.dataset.state = shown;
+    for (const name of ["retry", "sign-in", "why"]) setHidden(slot(this.pill, name), !has?.includes(name));
+    if (detail.retry_at && has?.includes("retry")) {
+      this.ticker = setInterval(() => setText(slot(this.pill, "text"), describe(shown, detail).text), 1000);
     }
+    this.#say(shown);
   }
+
+  #say(state) {
+    if (state === "live" && this.said && this.said !== "trimmed") {
+      this.said = "";
+      if (!this.isEnded) this.announce(gettext("Live again."));
+    }
+    if (!SAID.includes(state) || this.said === state) return;
+    this.said = state;
+    this.announce(describe(state, {}).text);
+  }
+}
+
+function nextTry(detail) {
+  const left = Math.max(0, Math.ceil(((detail.retry_at ?? 0) - Date.now()) / 1000));
+  return left ? ` ${fill(gettext("Next try in %(n)s s."), { n: left })}` : "";
 }
 
 function describe(state, detail) {
   switch (state) {
     case "live": {
       const seconds = (detail.lag_ms ?? 0) / 1000;
-      const text = seconds >= 0.5 ? fill(gettext("Live · %(n)s s behind"), { n: seconds.toFixed(1) }) : gettext("Live");
+      const text = seconds >= 0.5 ? fill(gettext("Live · %(time)s behind"), { time: writeSeconds(seconds) }) : gettext("Live");
       return { text, tone: "green" };
     }
     case "connecting": return { text: gettext("Connecting…"), tone: "grey" };
@@ -57,18 +88,19 @@ function describe(state, detail) {
       const text = total ? fill(gettext("Catching up: %(done)s of %(total)s events"), { done, total }) : gettext("Catching up…");
       return { text, tone: "blue" };
     }
-    case "reconnecting": {
-      const left = Math.max(0, Math.ceil(((detail.retry_at ?? 0) - Date.now()) / 1000));
-      const next = left ? fill(gettext("Next try in %(n)s s."), { n: left }) : "";
-      return { text: `${gettext("Reconnecting… The run goes on at the server.")} ${next}`.trim(), tone: "amber", has: "retry" };
-    }
-    case "offline": return { text: gettext("Offline. The run goes on at the server."), tone: "amber" };
-    case "polling": return { text: gettext("No live connection; refreshing every 5 s."), tone: "amber", has: "why" };
+    case "reconnecting": return {
+      text: gettext("Reconnecting… Runs go on at the server.") + nextTry(detail), tone: "amber", has: ["retry"],
+    };
+    case "restarting": return {
+      text: gettext("The server restarts. The page comes back by itself.") + nextTry(detail), tone: "amber", has: ["retry"],
+    };
+    case "offline": return { text: gettext("Offline. Runs go on at the server."), tone: "amber", sign: "warning" };
+    case "polling": return {
+      text: gettext("No live connection; refreshing every 5 s."), tone: "amber", sign: "warning", has: ["why"],
+    };
     case "trimmed": return { text: gettext("Older detail was trimmed; the page was rebuilt from the saved state."), tone: "grey" };
-    case "signed_out": return { text: gettext("Signed out."), tone: "red", sign: "warning", has: "sign-in" };
-    case "restarting": return { text: gettext("The server restarts. The page comes back by itself."), tone: "amber" };
-    case "forbidden": return { text: gettext("You may no longer watch this run."), tone: "red", sign: "warning" };
-    case "ended": return { text: "", tone: "grey" };
+    case "signed_out": return { text: gettext("Signed out."), tone: "red", sign: "warning", has: ["sign-in"] };
+    case "forbidden": return { text: gettext("You may no longer watch this."), tone: "red", sign: "warning" };
     default: return { text: "", tone: "grey" };
   }
 }

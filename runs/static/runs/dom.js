@@ -14,8 +14,9 @@ export function slot(root, name) {
   return root.querySelector(`:scope [data-slot="${name}"]`);
 }
 
+// An element inside is a difference too: a running time that says the same goes on running.
 export function setText(element, text) {
-  if (element && element.textContent !== text) element.textContent = text;
+  if (element && (element.textContent !== text || element.firstElementChild)) element.textContent = text;
 }
 
 export function setHidden(element, isHidden) {

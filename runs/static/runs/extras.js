@@ -1,5 +1,6 @@
-// The parts of the run page that only the server makes: answer forms and previews of artifacts. They are fetched when
-// the view says that there is one more, or one less.
+// The parts of the run page that only the server makes: answer forms, previews of artifacts, the form of a retry, and what
+// waits in the conversation.
+// They are fetched when the view says that there is one more, or one less.
 
 import { showTimes } from "./times.js";
 
@@ -27,6 +28,9 @@ export class Extras {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       place("answers", page, "[data-answer]", "answer");
       place("artifacts", page, "[data-artifact]", "artifact");
+      place("retry", page, "[data-retry]", "retry");
+      place("talk", page, "[data-talk]", "talk");
+      goToWhatWasSent();
       this.have = wanted;
       this.isFetching = false;
       this.onPlaced();
@@ -39,7 +43,15 @@ export class Extras {
 
 function wantedOf(view) {
   const open = view.questions.filter((q) => q.state === "open").map((q) => q.question_id);
-  return JSON.stringify([open, view.artifacts.map((a) => a.artifact_id)]);
+  const settled = view.terminal_at !== null && view.status !== "needs_reconciliation";
+  return JSON.stringify([open, view.artifacts.map((a) => a.artifact_id), view.stream_id, view.terminal_at, settled]);
+}
+
+// Who sent a message from here waits for its run: it opens by itself once it is there.
+function goToWhatWasSent() {
+  const sent = new URLSearchParams(location.search).get("sent");
+  const link = sent && document.querySelector(`#talk a[data-came-from="${CSS.escape(sent)}"]`);
+  if (link) location.replace(link.href);
 }
 
 // Put new ones in and take closed ones out; one that is there stays, because somebody may be typing in it.

@@ -5,6 +5,7 @@ import { keepTimes } from "./times.js";
 
 keepTimes();
 for (const element of document.querySelectorAll("[data-no-script]")) element.hidden = true;
+for (const element of document.querySelectorAll("[data-needs-script]")) element.hidden = false;
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("[data-copy]");

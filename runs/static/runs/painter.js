@@ -2,7 +2,7 @@
 
 import { StepPair } from "./cards.js";
 import { element, icon, setHidden, setIcon, setSlot, setText, slot } from "./dom.js";
-import { errorText, showEffects, showResult, showStep, usageText, verifyingText } from "./present.js";
+import { attemptText, errorText, showEffects, showResult, showStep, usageText, verifyingText } from "./present.js";
 
 const PAINT_MS = 100;
 const STOPPING = ["cancel_requested", "cancelling"];
@@ -17,6 +17,7 @@ export class Painter {
     this.isStopAsked = false; // set on the click, before anybody answered: the text stands still at once
     this.timer = null;
     this.last = 0;
+    this.stream = null; // the attempt that was painted last
     this.steps = document.getElementById("steps");
     this.cards = document.getElementById("cards");
     for (const line of this.steps.children) {
@@ -37,6 +38,10 @@ export class Painter {
 
   paint(view) {
     this.view = view;
+    if (view.stream_id !== this.stream) {
+      this.stream = view.stream_id;
+      this.isStopAsked = false; // a stop of the attempt before is no stop of this one
+    }
     const isEnded = view.terminal_at !== null;
     const frozen = !isEnded && (this.isStopAsked || STOPPING.includes(view.status));
     this.#paintHead(view);
@@ -47,8 +52,11 @@ export class Painter {
     const [text, rest] = showResult(view);
     setSlot(slot(result, "text"), text);
     setText(slot(result, "rest"), rest);
-    setHidden(result.querySelector("details"), !rest);
+    const details = result.querySelector("details");
+    if (details.hidden && rest && !text) details.open = true; // else the card would be empty
+    setHidden(details, !rest);
     setHidden(result, !text && !rest);
+    for (const button of document.querySelectorAll("#talk [data-while-live]")) setHidden(button, isEnded);
     setHidden(document.getElementById("asks"), !view.questions.some((q) => q.state === "open"));
     this.onPainted(view);
   }
@@ -64,8 +72,9 @@ export class Painter {
     this.root.dataset.status = view.status;
     const title = view.title || view.agent || "";
     setText(slot(this.root, "title"), title);
-    document.title = `${title} · Outlive`;
+    document.title = `${word.text} · ${title} · Outlive`;
     setSlot(slot(this.root, "usage"), usageText(view.usage));
+    setSlot(slot(this.root, "attempt"), attemptText(view));
     setHidden(document.getElementById("deadline"), view.terminal_at !== null);
     const error = document.getElementById("run-error");
     setText(error.lastElementChild, errorText(view.error));

@@ -17,20 +17,44 @@ export function showStep(step, { view, words }) {
     depth: path.split(".").length - 1,
     kind: step.kind,
     kindWord: own(words.kind, step.kind, words.kind.text),
-    name: messages.find((m) => m.label)?.label ?? asText(step.name),
+    name: messages.find((m) => m.label)?.label ?? (commandLine(tool) || asText(step.name)),
     state,
-    stateWord: words.step[state === "abandoned" && operation ? "unanswered" : state],
+    stateWord: words.step[stateWord(state, operation)],
     effect: step.kind === "tool" ? own(words.effect, step.effect) : undefined,
-    outcome: operation && own(words.operation, operation.state),
+    outcome: operation ? own(words.undo, operation.undo) ?? own(words.operation, operation.state) : own(words.status, step.child?.status),
+    childId: step.child?.child_id ?? "",
+    shellId: step.child?.shell_id ?? "",
+    taken: step.child?.held_by ? fill(gettext("%(name)s has taken over the shell. The agent waits until it is handed back."), { name: asText(step.child.held_by) }) : "",
+    childTitle: asText(step.child?.title),
+    reused: step.reused_from ? fill(gettext("from attempt %(n)s"), { n: step.reused_from }) : "",
     took: duration(step.started_at, step.finished_at),
     startedAt: state === "open" ? step.started_at : null,
     messages,
     facts: facts(step, tool),
     hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || facts(step, tool).model,
     isOpened: step.kind === "tool" && step.effect !== "read",
-    error: state === "abandoned" ? "" : errorText(step.error) || errorText(tool.error),
+    error: state === "abandoned" || (state === "stopped" && step.tool) ? "" : errorText(step.error) || errorText(tool.error),
+    errorTone: state === "stopped" ? "grey" : "red",
     questions: view.questions.filter((q) => q.step_id === step.step_id && q.state !== "open"),
   };
+}
+
+function stateWord(state, operation) {
+  if (state !== "abandoned" || !operation) return state;
+  return operation.state === "stopped" ? "stopped" : "unanswered";
+}
+
+const COMMANDS = ["shell_run", "run_command"]; // tools whose calls are told apart by what they run
+const COMMAND_CHARS = 80;
+
+// The command that a tool runs as the title of its step: its first line, shortened; empty for other tools.
+function commandLine(tool) {
+  const command = COMMANDS.includes(tool.tool) ? tool.arguments?.command : null;
+  const whole = typeof command === "string" ? command.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "") : "";
+  if (!whole) return "";
+  const line = whole.split("\n")[0].replace(/[ \t\r]+$/, "");
+  const isWhole = line === whole && [...line].length <= COMMAND_CHARS;
+  return `$ ${[...line].slice(0, COMMAND_CHARS).join("")}${isWhole ? "" : "…"}`;
 }
 
 function facts(step, tool) {
@@ -52,7 +76,7 @@ function facts(step, tool) {
 const isEmpty = (value) => !value || (typeof value === "object" && Object.keys(value).length === 0);
 
 export function showEffects(effects, words) {
-  return (effects ?? []).filter((e) => e && typeof e === "object" && !Array.isArray(e)).map((e) => ({
+  return (Array.isArray(effects) ? effects : []).filter((e) => e && typeof e === "object" && !Array.isArray(e)).map((e) => ({
     name: asText(e.name),
     word: own(words.receipt, e.outcome, words.receipt.unknown),
     proof: [asText(e.external_id), asText(e.proof)].filter(Boolean).join(" · "),
@@ -86,8 +110,24 @@ function oneLine(value) {
   return [...line].slice(0, HINT_CHARS).join("");
 }
 
+export function attemptText(view) {
+  const retry = view.retry;
+  if (!retry) return "";
+  const told = { n: asText(view.attempt), of: asText(retry.retry_of), by: asText(retry.by), why: asText(retry.reason) };
+  return retry.reason
+    ? fill(gettext("Attempt %(n)s, retry of %(of)s by %(by)s: “%(why)s”"), told)
+    : fill(gettext("Attempt %(n)s, retry of %(of)s by %(by)s"), told);
+}
+
 export function verifyingText(view) {
   const names = view.operations.filter((o) => o.state === "unknown").map((o) => `“${asText(o.tool)}”`);
+  const children = view.steps.filter((s) => s.child?.status === "needs_reconciliation");
+  if (!names.length && children.length) {
+    return fill(
+      gettext("What a run that it began has done is being verified: %(list)s. Nothing will be retried until it is settled."),
+      { list: children.map((s) => `“${asText(s.child.title)}”`).join(", ") },
+    );
+  }
   if (!names.length) return gettext("Nothing will be retried until it is settled.");
   return fill(
     gettext("We sent %(list)s and got no answer; it may have happened. Nothing will be retried until it is settled."),

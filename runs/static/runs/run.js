@@ -17,7 +17,7 @@ const firstView = readJson("view");
 
 if (matchMedia("(max-width: 60rem)").matches) document.getElementById("timeline").open = false;
 
-const announcer = new Announcer(document.getElementById("announce"), words);
+const announcer = new Announcer(document.getElementById("announce"), words, document.getElementById("announce-how"));
 const follower = new Follower({
   end: document.getElementById("output"),
   jump: document.getElementById("jump"),
@@ -25,12 +25,15 @@ const follower = new Follower({
 });
 const extras = new Extras({ url: root.dataset.extrasUrl, firstView, onPlaced: () => follower.painted() });
 let live = null;
-const pill = new ConnectionPill(document.getElementById("connection"), { onRetry: () => live?.retry() });
+const pill = new ConnectionPill(document.getElementById("connection"), {
+  onRetry: () => live?.retry(),
+  announce: (text) => announcer.say(text),
+});
 const painter = new Painter(root, {
   words,
   onPainted(view) {
     stop.show(view);
-    if (view.terminal_at !== null) pill.end();
+    pill.end(view.terminal_at !== null);
     announcer.show(view);
     follower.painted();
     extras.show(view);
@@ -43,27 +46,35 @@ const stop = new StopControl({
   stateUrl: root.dataset.stateUrl,
   words,
   people,
-  onAsked() {
+  onAsked(isAsked) {
     // On the click the text stops moving at once; events are still applied behind it, and the socket stays open.
-    painter.isStopAsked = true;
+    painter.isStopAsked = isAsked;
     painter.paint(painter.view);
+    live?.retry(); // the proof comes sooner over a connection than over the next try of one
+  },
+  onBehind() {
+    if (!pill.isGood) return; // it is known to be cut, or polled, and comes back by itself
+    live.close();
+    live = start(painter.view);
   },
 });
 
 painter.paint(firstView);
 
-live = follow({
-  runId: root.dataset.run,
-  url: new URL(`/ws/v1/runs/${root.dataset.run}/?tail=1&role=${root.dataset.role}`, location.href).href.replace(/^http/, "ws"),
-  cursor: root.dataset.cursor,
-  view: firstView,
-  role: root.dataset.role,
-  onView: (view) => painter.show(view),
-  onConnection(state, detail = {}) {
-    if (detail.server_time) setServerTime(detail.server_time);
-    pill.show(state, detail);
-  },
-});
+function start(view) {
+  return follow({
+    runId: root.dataset.run,
+    url: new URL(`/ws/v1/runs/${root.dataset.run}/?tail=1&role=${root.dataset.role}`, location.href).href.replace(/^http/, "ws"),
+    view,
+    onView: (next) => painter.show(next),
+    onConnection(state, detail = {}) {
+      if (detail.server_time) setServerTime(detail.server_time);
+      pill.show(state, detail);
+    },
+  });
+}
+
+live = start(firstView);
 
 const deadline = document.getElementById("deadline");
 if (deadline) {

@@ -1,62 +1,60 @@
 // The run list, live: rows change in place; new rows wait behind a button, so that nothing shifts under the cursor.
 //
-// The socket says which runs changed, the server renders their rows. Without a socket the list is asked each 5 s.
+// The socket says which runs changed, the server renders their rows. Without a socket the rows are asked each 5 s.
 
-import { setHidden, setIcon, setText } from "./dom.js";
+import { Choice } from "./choosing.js";
+import { ConnectionPill } from "./connection.js";
+import { setHidden, setText } from "./dom.js";
+import { Feed } from "./feed.js";
 import { showTimes } from "./times.js";
-import { fill, gettext, ngettext } from "./words.js";
+import { fill, ngettext } from "./words.js";
 
 const POLL_MS = 5000;
 const GATHER_MS = 250; // changes that come together are asked for together
-const FIRST_RETRY_MS = 500;
-const LAST_RETRY_MS = 20000;
+const MOST_IDS = 100; // in one question
 
 const changed = new Set();
 const unseen = new Set();
-let socket = null;
-let retryMs = FIRST_RETRY_MS;
 let gathering = null;
-let isLive = false;
-let isOver = false;
+let state = "";
 
 const list = () => document.getElementById("runs");
-const body = () => document.getElementById("run-rows");
+const shownRows = () => [...document.querySelectorAll("#run-rows tr")];
+const isFirstPage = () => list().dataset.page === "1";
 
-function open() {
-  if (isOver) return;
-  const url = new URL(list().dataset.feed, location.href).href.replace(/^http/, "ws");
-  socket = new WebSocket(url, ["app.v1"]);
-  socket.onmessage = (event) => {
-    retryMs = FIRST_RETRY_MS;
-    setLive(true);
-    for (const frame of [JSON.parse(event.data)].flat()) take(frame);
-  };
-  socket.onclose = (event) => {
-    setLive(false);
-    if (event.code >= 4500 && event.code < 5000) { isOver = true; showPill("red", gettext("Signed out.")); return; }
-    setTimeout(open, retryMs / 2 + Math.random() * (retryMs / 2));
-    retryMs = Math.min(LAST_RETRY_MS, retryMs * 2);
-  };
-}
+class SignedOut extends Error {}
 
-function take(frame) {
-  if (frame.type === "ready") return pollNow(); // what changed before the socket was open
-  const id = frame.run ?? frame.run_id;
-  if (frame.type !== "run.changed" || typeof id !== "string") return;
-  const row = document.getElementById(id);
-  if (row && Number(row.dataset.version) >= Number(frame.version)) return;
-  changed.add(id);
-  gathering ??= setTimeout(fetchChanged, GATHER_MS);
+const announcer = document.getElementById("announce");
+const pill = new ConnectionPill(document.getElementById("feed-pill"), {
+  onRetry: () => feed.retry(),
+  announce: (text) => setText(announcer, text),
+});
+const choice = new Choice();
+const feed = new Feed({
+  url: new URL(list().dataset.feed, location.href).href.replace(/^http/, "ws"),
+  onReady: look, // what changed before the socket was open
+  onChanged(id, version) {
+    const row = document.getElementById(id);
+    if (row && Number(row.dataset.version) >= Number(version)) return;
+    changed.add(id);
+    gathering ??= setTimeout(fetchChanged, GATHER_MS);
+  },
+  onConnection: connection,
+});
+
+function connection(now, detail) {
+  state = now;
+  pill.show(now, detail);
 }
 
 async function fetchChanged() {
   gathering = null;
-  const ids = [...changed].slice(0, 100);
+  const ids = [...changed].slice(0, MOST_IDS);
   for (const id of ids) changed.delete(id);
-  const url = `${list().dataset.rows}?show=${encodeURIComponent(list().dataset.show)}&ids=${ids.join(",")}`;
   try {
-    update(await fetchRows(url));
-  } catch {
+    update(await fetchRows(ids));
+  } catch (error) {
+    if (error instanceof SignedOut) return;
     for (const id of ids) changed.add(id);
     gathering ??= setTimeout(fetchChanged, POLL_MS);
     return;
@@ -64,8 +62,16 @@ async function fetchChanged() {
   if (changed.size) gathering ??= setTimeout(fetchChanged, GATHER_MS);
 }
 
-async function fetchRows(url) {
-  const answer = await fetch(url, { redirect: "error" });
+// Rows of these runs, or without ids those of the first page.
+async function fetchRows(ids = null) {
+  const url = new URL(list().dataset.rows, location.href);
+  url.searchParams.set("show", list().dataset.show);
+  if (ids) url.searchParams.set("ids", ids.join(","));
+  const answer = await fetch(url, { redirect: "manual" });
+  if (answer.type === "opaqueredirect") {
+    connection("signed_out"); // a redirect to the sign-in page
+    throw new SignedOut();
+  }
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   const holder = document.createElement("template");
   holder.innerHTML = `<table><tbody>${await answer.text()}</tbody></table>`;
@@ -75,16 +81,25 @@ async function fetchRows(url) {
 function update(rows) {
   for (const fresh of rows) {
     const row = document.getElementById(fresh.id);
-    if (row?.dataset.version === fresh.dataset.version) continue;
-    if (row) {
-      fresh.classList.add("row-changed");
-      const hadFocus = row.contains(document.activeElement);
-      row.replaceWith(fresh);
-      if (hadFocus) fresh.querySelector("a")?.focus({ preventScroll: true });
-    } else if (fresh.dataset.matches === "1" && list().dataset.page === "1") unseen.add(fresh.id);
+    if (row) put(fresh, row);
+    else if (fresh.dataset.matches === "1" && isFirstPage()) unseen.add(fresh.id);
   }
   showTimes(list());
   showNew();
+  choice.show();
+}
+
+// One row in the place of its older self, with what the reader has done to it: its focus, its tick, its result.
+function put(fresh, row) {
+  if (Number(row.dataset.version) > Number(fresh.dataset.version)) return; // an answer that took its time
+  if (row.dataset.version === fresh.dataset.version && row.dataset.matches === fresh.dataset.matches) return;
+  fresh.classList.add("row-changed");
+  choice.keep(row, fresh);
+  const result = row.querySelector("[data-result]");
+  if (result) fresh.append(result);
+  const focused = row.contains(document.activeElement) ? document.activeElement.localName : null;
+  row.replaceWith(fresh);
+  if (focused) (fresh.querySelector(focused) ?? fresh.querySelector("a"))?.focus({ preventScroll: true });
 }
 
 function showNew() {
@@ -94,30 +109,18 @@ function showNew() {
   setText(bar.firstElementChild, fill(ngettext("%(n)s new run, show", "%(n)s new runs, show", unseen.size), { n: unseen.size }));
 }
 
-async function pollNow() {
-  if (list().dataset.page !== "1") return;
+// Look at everything that is shown, and at what is new.
+async function look() {
   try {
-    update(await fetchRows(`${list().dataset.rows}?show=${encodeURIComponent(list().dataset.show)}`));
+    const ids = shownRows().map((row) => row.id).slice(0, MOST_IDS);
+    if (ids.length) update(await fetchRows(ids));
+    if (isFirstPage()) update(await fetchRows());
   } catch {
-    // The next poll, or the socket, brings it.
+    // The next look, or the socket, brings it.
   }
 }
 
-function setLive(now) {
-  if (isLive === now && now) return;
-  isLive = now;
-  if (now) showPill("green", gettext("Live"));
-  else showPill("amber", gettext("No live connection; refreshing every 5 s."));
-}
-
-function showPill(tone, text) {
-  const pill = document.getElementById("feed-pill");
-  setIcon(pill, "dot", tone);
-  setText(pill.querySelector("span"), text);
-  setHidden(pill, false);
-}
-
-setInterval(() => { if (!isLive && !isOver && !document.hidden) pollNow(); }, POLL_MS);
-addEventListener("online", () => { if (!isLive) { retryMs = FIRST_RETRY_MS; socket?.close(); } });
-document.addEventListener("htmx:afterSwap", () => { unseen.clear(); showNew(); });
-open();
+const isPolled = () => !["live", "offline", "signed_out", "forbidden"].includes(state);
+setInterval(() => { if (isPolled() && !document.hidden) look(); }, POLL_MS);
+document.addEventListener("htmx:afterSwap", () => { unseen.clear(); showNew(); choice.show(); });
+feed.open();

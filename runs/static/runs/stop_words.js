@@ -9,8 +9,8 @@ export function stopLine(view, { words, people, now, isLate }) {
     case "waiting": return waiting(view.waiting ?? {});
     case "cancel_requested":
     case "cancelling": return stopping(view, now);
-    case "cancelled": return stopped(view, words, people);
-    case "needs_reconciliation": return gettext("No more work runs.");
+    case "cancelled": return stopped(view, words, people) + forced(view);
+    case "needs_reconciliation": return gettext("No more work runs.") + forced(view);
     case "completed":
     case "failed": return isLate ? gettext("It finished before your stop took effect.") : "";
     default: return "";
@@ -25,6 +25,7 @@ export function isSlow(view, now) {
 
 function waiting(what) {
   if (what.waiting_for === "input") return gettext("Waits for your answer. Nothing is running.");
+  if (what.waiting_for === "child") return gettext("Waits for the runs that it began.");
   return fill(gettext("Waits until %(at)s. Nothing is running."), { at: clock(what.wake_at) });
 }
 
@@ -53,4 +54,8 @@ function stopped(view, words, people) {
   const done = (cancel.effects ?? []).filter((e) => e?.outcome === "committed").map((e) => asText(e.external_id || e.name));
   if (done.length) parts.push(fill(gettext("Already done before the stop: %(list)s."), { list: done.join(", ") }));
   return parts.join(" ");
+}
+
+function forced(view) {
+  return view.cancel?.forced ? ` ${gettext("An operator ended it without waiting for its worker.")}` : "";
 }

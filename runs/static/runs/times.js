@@ -1,6 +1,7 @@
-// Times in the reader's zone. `<time datetime>` holds UTC; data-style says how it is shown: time, age, or since.
+// Times in the reader's zone. `<time datetime>` holds UTC; data-style says how it is shown: time, age, since,
+// or left (a countdown).
 
-import { age, full, moment, writeSeconds } from "./words.js";
+import { age, countdown, full, moment, writeSeconds } from "./words.js";
 
 // How far the server's clock is ahead of ours, in ms; the run page sets it from what the server says.
 let ahead = 0;
@@ -17,6 +18,7 @@ export function showTimes(root = document) {
     if (Number.isNaN(at.getTime())) continue;
     const style = element.dataset.style;
     const text = style === "age" ? age(at, now)
+      : style === "left" ? countdown((at.getTime() - now) / 1000)
       : style === "since" ? writeSeconds(Math.max(0, (now - at.getTime()) / 1000))
       : moment(at);
     if (element.textContent !== text) element.textContent = text;

@@ -49,3 +49,11 @@ export function writeSeconds(seconds) {
   if (whole < 3600) return fill(gettext("%(m)s min %(s)s s"), { m: Math.trunc(whole / 60), s: two(whole % 60) });
   return fill(gettext("%(h)s h %(m)s min"), { h: Math.trunc(whole / 3600), m: two(Math.trunc((whole % 3600) / 60)) });
 }
+
+// 14:32, or 1:02:03.
+export function countdown(seconds) {
+  const whole = Math.max(0, Math.ceil(seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  const [h, m, s] = [Math.trunc(whole / 3600), Math.trunc(whole / 60) % 60, whole % 60];
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}

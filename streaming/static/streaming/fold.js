@@ -5,11 +5,20 @@
 //
 // Total: any JSON value is accepted as a frame, nothing throws. Pure: the old view is never changed in place.
 
+import { change, count, find, firstSeq, isObject, own, pick, put, stepOf, text } from "./fold_parts.js";
+import {
+  compensation, openOutcomes, operationSettled, settleRest, toolDispatched, toolProgress, toolResult, toolStarted,
+  toolUnknown, wasStopped,
+} from "./fold_tools.js";
+
+export { firstSeq };
+
 export function emptyView() {
   return {
     v: 1, run_id: null, attempt: null, stream_id: null, seq: 0, status: null, agent: null, title: null, input: null,
-    steps: [], messages: [], questions: [], operations: [], artifacts: [], cancel: null, waiting: null, result: null,
-    error: null, usage: { input_tokens: 0, output_tokens: 0 }, terminal_at: null,
+    parent_id: null, steps: [], messages: [], questions: [], operations: [], artifacts: [], cancel: null,
+    waiting: null, result: null, error: null, retry: null, usage: { input_tokens: 0, output_tokens: 0 },
+    terminal_at: null,
   };
 }
 
@@ -33,41 +42,9 @@ export function foldAll(frames, view = null) {
   return view;
 }
 
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const text = (value) => (typeof value === "string" ? value : null);
-const count = (value) => (Number.isSafeInteger(value) && value >= 0 ? value : null);
-const own = (data, key) => (Object.hasOwn(data, key) ? data[key] : null);
-const pick = (data, ...keys) => Object.fromEntries(keys.map((key) => [key, own(data, key)]));
-
 function counts(view, frame) {
-  const seq = count(frame.seq);
-  if (seq === null || seq <= view.seq) return false;
+  if ((firstSeq(frame) ?? 0) <= view.seq) return false;
   return view.stream_id === null || text(frame.stream_id) === view.stream_id;
-}
-
-function find(items, key, value) {
-  return value === null ? -1 : items.findLastIndex((item) => item[key] === value);
-}
-
-function change(view, part, key, value, changed) {
-  const i = find(view[part], key, value);
-  if (i >= 0) view[part] = view[part].with(i, { ...view[part][i], ...changed });
-}
-
-function put(view, part, key, item) {
-  if (item[key] === null) return;
-  const i = find(view[part], key, item[key]);
-  view[part] = i < 0 ? [...view[part], item] : view[part].with(i, item);
-}
-
-function stepOf(view, stepId) {
-  const i = find(view.steps, "step_id", stepId);
-  return i < 0 ? null : view.steps[i];
-}
-
-function changeTool(view, stepId, changed) {
-  const step = stepOf(view, stepId);
-  if (step?.tool) change(view, "steps", "step_id", stepId, { tool: { ...step.tool, ...changed } });
 }
 
 function shutQuestions(view) {
@@ -83,11 +60,13 @@ const end = (status) => (view, data, stepId, ts) => {
   shutQuestions(view);
   if (status === "completed") view.result = own(data, "result");
   else if (status === "failed") view.error = pick(data, "code", "message");
-  else if (status === "cancelled") view.cancel = { ...view.cancel, ...pick(data, "reason", "effects") };
-  else if (Array.isArray(data.operations)) {
-    for (const one of data.operations.filter(isObject)) {
-      change(view, "operations", "operation_id", text(one.operation_id), { state: "unknown" });
-    }
+  else if (status === "cancelled") {
+    view.cancel = { ...view.cancel, ...pick(data, "reason", "effects") };
+    settleRest(view, own(data, "effects"));
+  } else {
+    if (view.cancel) view.cancel = { ...view.cancel, ...pick(data, "effects") };
+    settleRest(view, own(data, "effects"));
+    openOutcomes(view, data.operations);
   }
 };
 
@@ -100,8 +79,16 @@ function runTitled(view, data) {
 }
 
 function runCreated(view, data) {
-  Object.assign(view, { status: "queued", agent: text(data.agent), input: own(data, "input") });
+  const known = { agent: text(data.agent), input: own(data, "input"), parent_id: text(data.parent_id) };
+  Object.assign(view, { status: "queued", ...known });
   runTitled(view, data);
+}
+
+function attemptCreated(view, data) {
+  runCreated(view, data);
+  view.retry = pick(data, "retry_of", "ended", "reason", "by", "reuse", "redo");
+  // Files that earlier attempts have made are still the run's.
+  if (Array.isArray(data.artifacts)) for (const one of data.artifacts.filter(isObject)) artifactCreated(view, one);
 }
 
 function runWaiting(view, data, stepId, ts) {
@@ -112,21 +99,26 @@ function stepStarted(view, data, stepId, ts) {
   const before = stepOf(view, stepId); // a step that was cut is started again under the same id
   put(view, "steps", "step_id", {
     step_id: stepId, ...pick(data, "path", "kind", "name", "effect"), state: "open", started_at: ts,
-    finished_at: null, error: null, tool: null, model: null, message_ids: before ? before.message_ids : [],
+    finished_at: null, error: null, tool: null, model: null, child: null,
+    message_ids: before ? before.message_ids : [], reused_from: count(own(data, "reused_from")),
   });
 }
 
 function stepFinished(view, data, stepId, ts) {
-  const changed = { state: text(data.state) || "finished", error: own(data, "error"), finished_at: ts };
+  let state = text(data.state) || "finished";
+  if (state === "failed" && wasStopped(stepOf(view, stepId))) state = "stopped";
+  const changed = { state, error: own(data, "error"), finished_at: ts };
   change(view, "steps", "step_id", stepId, changed);
 }
 
-function model(view, data, stepId) {
-  const keys = ["provider", "model", "request_id", "stop_reason", "provider_side", "usage"];
-  const known = stepOf(view, stepId)?.model ?? {}; // an end by a supervisor knows only some of them
+const part = (name, ...keys) => (view, data, stepId) => {
+  const known = stepOf(view, stepId)?.[name] ?? {}; // a later event may know only some of its keys
   const entry = (key) => [key, Object.hasOwn(data, key) ? data[key] : (known[key] ?? null)];
-  change(view, "steps", "step_id", stepId, { model: Object.fromEntries(keys.map(entry)) });
-}
+  change(view, "steps", "step_id", stepId, { [name]: Object.fromEntries(keys.map(entry)) });
+};
+
+const model = part("model", "provider", "model", "request_id", "stop_reason", "provider_side", "usage");
+const child = part("child", "child_id", "agent", "title", "status", "shell_id", "held_by");
 
 function textStart(view, data, stepId) {
   const id = text(data.message_id);
@@ -146,44 +138,13 @@ function textDelta(view, data) {
   }
 }
 
+function textCompacted(view, data) {
+  textDelta(view, { message_id: own(data, "message_id"), delta: own(data, "text") });
+}
+
 function textEnd(view, data) {
   const state = data.final === true ? "final" : data.reason === "superseded" ? "superseded" : "interrupted";
   change(view, "messages", "message_id", text(data.message_id), { state });
-}
-
-function toolStarted(view, data, stepId) {
-  const tool = {
-    ...pick(data, "tool", "effect", "arguments", "operation_key"), operation_id: null,
-    progress: null, ok: null, value: null, error: null, proof: null,
-  };
-  change(view, "steps", "step_id", stepId, { tool });
-}
-
-function toolDispatched(view, data, stepId) {
-  const ids = pick(data, "operation_id", "operation_key");
-  changeTool(view, stepId, ids);
-  const tool = stepOf(view, stepId)?.tool?.tool ?? null;
-  put(view, "operations", "operation_id", {
-    operation_id: text(data.operation_id), operation_key: ids.operation_key, tool, state: "dispatched",
-  });
-}
-
-function toolProgress(view, data, stepId) {
-  changeTool(view, stepId, { progress: own(data, "data") });
-}
-
-function toolResult(view, data, stepId) {
-  const ok = data.ok === true;
-  changeTool(view, stepId, { ok, ...pick(data, "value", "error", "proof") });
-  const step = stepOf(view, stepId);
-  if (step?.tool) {
-    change(view, "operations", "operation_id", text(step.tool.operation_id), { state: ok ? "succeeded" : "failed" });
-  }
-}
-
-function toolUnknown(view, data, stepId) {
-  changeTool(view, stepId, { ok: null, error: own(data, "message") });
-  change(view, "operations", "operation_id", text(data.operation_id), { state: "unknown" });
 }
 
 function inputRequested(view, data, stepId) {
@@ -196,17 +157,17 @@ function inputRequested(view, data, stepId) {
 function cancelRequested(view, data, stepId, ts) {
   const keys = ["cancel_id", "reason", "by", "note", "stop_deadline_at", "pending"];
   Object.assign(view, { status: "cancel_requested", waiting: null });
-  view.cancel = { ...pick(data, ...keys), requested_at: ts, effects: null };
+  view.cancel = { ...pick(data, ...keys), requested_at: ts, effects: null, forced: null };
   shutQuestions(view);
+}
+
+// Somebody ended the run without waiting for who carried it.
+function stopForced(view, data, stepId, ts) {
+  if (view.cancel) view.cancel = { ...view.cancel, forced: { ...pick(data, "by", "note"), at: ts } };
 }
 
 function runReconciled(view, data) {
   view.status = text(data.status) || view.status;
-}
-
-function operationSettled(view, data) {
-  const state = text(data.outcome) || "unknown";
-  change(view, "operations", "operation_id", text(data.operation_id), { state });
 }
 
 function artifactCreated(view, data) {
@@ -215,24 +176,29 @@ function artifactCreated(view, data) {
 }
 
 function usage(view, data) {
-  const { input_tokens, output_tokens } = view.usage;
-  view.usage = {
-    input_tokens: input_tokens + (count(data.input_tokens) ?? 0),
-    output_tokens: output_tokens + (count(data.output_tokens) ?? 0),
-  };
+  const add = (key) => Math.min(view.usage[key] + (count(data[key]) ?? 0), Number.MAX_SAFE_INTEGER);
+  view.usage = { input_tokens: add("input_tokens"), output_tokens: add("output_tokens") };
 }
 
 const RULES = new Map(Object.entries({
-  "run.created": runCreated, "run.started": become("running"), "run.titled": runTitled,
+  "run.created": runCreated, "attempt.created": attemptCreated,
+  "run.started": become("running"), "run.titled": runTitled,
   "run.waiting": runWaiting, "run.resumed": become("running"),
-  "step.started": stepStarted, "step.finished": stepFinished, "model.started": model, "model.finished": model,
+  "step.started": stepStarted, "step.finished": stepFinished,
+  "child.started": child, "child.finished": child, "child.settled": child,
+  "child.taken_over": child, "child.handed_back": child,
+  "model.started": model, "model.finished": model,
   "text.start": textStart, "text.delta": textDelta, "text.end": textEnd,
+  "text.compacted": textCompacted,
   "tool.started": toolStarted, "tool.dispatched": toolDispatched, "tool.progress": toolProgress,
   "tool.result": toolResult, "tool.unknown": toolUnknown,
   "input.requested": inputRequested,
   "input.answered": closeQuestion("answered"), "input.expired": closeQuestion("expired"),
   "run.cancel_requested": cancelRequested, "run.cancelling": become("cancelling"),
+  "run.stop_forced": stopForced,
   "run.completed": end("completed"), "run.failed": end("failed"), "run.cancelled": end("cancelled"),
   "run.needs_reconciliation": end("needs_reconciliation"), "run.reconciled": runReconciled,
-  "operation.settled": operationSettled, "artifact.created": artifactCreated, usage,
+  "operation.settled": operationSettled, "compensation.requested": compensation,
+  "compensation.dispatched": compensation, "compensation.finished": compensation,
+  "artifact.created": artifactCreated, usage,
 }));

@@ -4,10 +4,11 @@
 //   const live = follow({
 //     runId,                        // "run_…"
 //     url,                          // ws(s)://…/ws/v1/runs/<id>/?tail=1&role=viewer|control ; `after` is added here
-//     cursor, view,                 // what the page was rendered with; without them the server sends a snapshot
+//     view,                         // what the page was rendered with; without one the server sends a snapshot
 //     onView(view, changes),        // the folded view; changes = {rebuilt, frames}: the events applied since the last
 //                                   // call; rebuilt: the view is another one (a snapshot), draw everything anew
 //     onConnection(state, detail),  // see below
+//     eventsUrl, timing,            // where pages are polled if not at /api/v1; other times than TIMING, in ms
 //   });
 //   live.retry();                   // try again now       live.close();   // stop for good
 //
@@ -17,17 +18,19 @@
 //
 // It only reads: acknowledgements and signs of life apart, nothing is ever sent. docs/PROTOCOL.md is normative.
 
-import { fold } from "./fold.js";
+import { firstSeq, fold } from "./fold.js";
 
-const FIRST_DELAY_MS = 500;
-const LAST_DELAY_MS = 20_000;
-const TICK_MS = 4_000; // keepalive; a control connection counts as lost after 10 s without a sign of life
-const DEAD_MS = 35_000; // nothing heard, not even a heartbeat
-const POLL_MS = 5_000;
+const TIMING = {
+  first_delay: 500, last_delay: 20_000, // between connections, with full jitter
+  tick: 4_000, // keepalive; a control connection counts as lost after 10 s without a sign of life
+  opening: 15_000, // until `ready`
+  dead: 35_000, // nothing heard, not even a heartbeat
+  poll: 5_000, trimmed: 10_000,
+};
 const POLL_AFTER_FAILURES = 3; // connections in a row that never got as far as `ready`
+const LONGEST_ASKED = 3_600; // s, of a server that asks to come back in a year; timers know no number above 2^31 ms
 const ACK_EVENTS = 64;
 const ACK_CHARS = 65_536;
-const TRIMMED_MS = 10_000;
 
 export function follow(options) {
   const live = new Live(options);
@@ -36,21 +39,27 @@ export function follow(options) {
 }
 
 class Live {
-  constructor({ runId, url, cursor = null, view = null, eventsUrl, onView = () => {}, onConnection = () => {} }) {
-    Object.assign(this, { url, cursor: cursor || null, view, onView, onConnection });
+  constructor({ runId, url, view = null, eventsUrl, timing, onView = () => {}, onConnection = () => {} }) {
+    Object.assign(this, { url, view, onView, onConnection, timing: { ...TIMING, ...timing } });
     this.eventsUrl = eventsUrl ?? `/api/v1/runs/${runId}/events`;
     this.isOver = false;
     this.failures = 0; // connections in a row without `ready`
     this.attempt = 0; // connections in a row without progress
+    this.hasPages = true; // the last page that was asked for came: what is polled is fresh
     this.clockOffset = 0; // server minus here, ms
     this.socket = this.timer = null;
-    this.ticker = setInterval(() => this.tick(), TICK_MS);
+    this.ticker = setInterval(() => this.tick(), this.timing.tick);
     this.listeners = [
       [globalThis, "online", () => this.retry()],
       [globalThis, "offline", () => this.goOffline()],
       [globalThis.document, "visibilitychange", () => this.wake()],
     ].filter(([target]) => target?.addEventListener);
     for (const [target, name, act] of this.listeners) target.addEventListener(name, act);
+  }
+
+  // The place in the stream is the view's: whatever is in the view was applied, and nothing else was.
+  get cursor() {
+    return this.view?.seq ? `${this.view.stream_id}:${this.view.seq}` : null;
   }
 
   say(state, detail = {}) {
@@ -76,8 +85,9 @@ class Live {
 
   take(text) {
     this.heardAt = Date.now();
-    const message = JSON.parse(text);
-    if (Array.isArray(message)) this.apply(message, text.length);
+    const message = parse(text);
+    if (message === null) this.drop();
+    else if (Array.isArray(message)) this.apply(message, text.length);
     else this.control(message);
   }
 
@@ -88,9 +98,8 @@ class Live {
       const isHere = !this.view?.stream_id || this.view.stream_id === frame.stream_id;
       const known = this.view?.seq ?? 0;
       if (isHere && frame.seq <= known) continue;
-      if (!isHere || frame.seq !== known + 1) return this.drop(); // a hole is never skipped: come back with the cursor
+      if (!isHere || firstSeq(frame) !== known + 1) return this.drop(); // a hole is never skipped: come back with the cursor
       this.view = fold(this.view, frame);
-      this.cursor = `${frame.stream_id}:${frame.seq}`;
       fresh.push(frame);
     }
     if (!fresh.length) return;
@@ -108,12 +117,11 @@ class Live {
       this.isReady = true;
       this.failures = 0;
       this.head = frame.head_seq;
-      this.start = this.view?.stream_id === frame.stream_id ? this.view.seq : 0;
+      this.start = this.view?.stream_id === frame.stream_id ? this.view.seq : this.head; // else a snapshot comes
       this.clockOffset = Date.parse(frame.server_time) - Date.now();
       this.sayCatchingUp({ server_time: frame.server_time, role: frame.role });
     } else if (frame.type === "gap") {
-      if (frame.reason === "trimmed" || frame.reason === "slow") this.trimmedUntil = Date.now() + TRIMMED_MS;
-      this.isCaughtUp = false;
+      this.noteGap(frame.reason);
     } else if (frame.type === "snapshot") {
       this.snapshot(frame);
     } else if (frame.type === "caught_up") {
@@ -129,18 +137,26 @@ class Live {
     }
   }
 
+  noteGap(reason) {
+    if (reason === "trimmed" || reason === "slow") this.trimmedUntil = Date.now() + this.timing.trimmed;
+    this.isCaughtUp = false;
+  }
+
   snapshot(frame) {
-    if (frame.parts > 1) this.parts.push(frame.text);
+    if (frame.part !== this.parts.push(frame.text)) return this.drop(); // the parts of another one
     if (frame.part !== frame.parts) return;
-    this.view = frame.parts > 1 ? JSON.parse(this.parts.join("")) : frame.view;
+    const view = frame.parts > 1 ? parse(this.parts.join("")) : frame.view;
     this.parts = [];
-    this.cursor = frame.cursor;
+    if (view === null) return this.drop();
+    this.view = view;
+    this.start = this.head = view.seq; // nothing before it is sent, and it may be another attempt's
     this.onView(this.view, { rebuilt: true, frames: [] });
   }
 
   sayCatchingUp(detail = {}) {
     const total = Math.max(0, this.head - this.start);
-    this.say("catching_up", { done: Math.min(total, (this.view?.seq ?? 0) - this.start), total, ...detail });
+    const done = Math.max(0, Math.min(total, (this.view?.seq ?? 0) - this.start));
+    this.say("catching_up", { done, total, ...detail });
   }
 
   sayLive(ts = null) {
@@ -159,8 +175,8 @@ class Live {
   }
 
   tick() {
-    if (!this.socket || this.socket.readyState !== 1) return;
-    if (Date.now() - this.heardAt > DEAD_MS) return this.drop();
+    if (!this.socket) return;
+    if (Date.now() - this.heardAt > (this.isReady ? this.timing.dead : this.timing.opening)) return this.drop();
     if (this.unacked.events) this.ack();
     else this.send({ type: "keepalive" });
   }
@@ -197,17 +213,18 @@ class Live {
   lost(closeCode) {
     this.socket = null;
     const code = this.closing?.code ?? closeCode;
-    if (code === 1000) return this.finish("ended");
+    if (this.closing?.code === 1000) return this.finish("ended"); // a proxy's 1000 comes without our frame
     if (code === 4501) return this.finish("signed_out");
     if (code >= 4500 && code < 5000) return this.finish("forbidden", { reason: this.closing?.reason });
     if (!this.isReady) this.failures += 1;
-    const ceiling = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** ++this.attempt);
-    const asked = (this.closing?.retry_after ?? 0) * 1000;
-    const delay = Math.max(asked, FIRST_DELAY_MS + Math.random() * (ceiling - FIRST_DELAY_MS));
+    const { first_delay, last_delay } = this.timing;
+    const ceiling = Math.min(last_delay, first_delay * 2 ** ++this.attempt);
+    const asked = Math.min(Number(this.closing?.retry_after) || 0, LONGEST_ASKED) * 1000;
+    const delay = Math.max(asked, first_delay + Math.random() * (ceiling - first_delay));
     this.timer = setTimeout(() => this.connect(), delay);
     const detail = { retry_at: Date.now() + delay };
     if (this.failures >= POLL_AFTER_FAILURES) {
-      this.say("polling", detail);
+      this.say(this.hasPages ? "polling" : "reconnecting", detail);
       this.poll();
     } else this.say(code === 4030 || code === 1012 ? "restarting" : "reconnecting", detail);
   }
@@ -216,24 +233,46 @@ class Live {
   async poll() {
     if (this.isPolling) return;
     this.isPolling = true;
-    while (!this.isOver && !this.isReady && this.failures >= POLL_AFTER_FAILURES) {
+    let wantsView = this.cursor === null;
+    const goesOn = () => !this.isOver && !this.isReady && this.failures >= POLL_AFTER_FAILURES;
+    while (goesOn()) {
+      let hasCome = false;
       try {
-        const after = this.cursor ? `?after=${encodeURIComponent(this.cursor)}` : "";
-        const answer = await fetch(this.eventsUrl + after, { headers: { Accept: "application/json" } });
+        const [before, askedForView] = [this.cursor, wantsView];
+        const query = wantsView ? "?snapshot=1" : `?after=${encodeURIComponent(this.cursor)}`;
+        const options = { headers: { Accept: "application/json" }, signal: AbortSignal.timeout(this.timing.dead) };
+        const answer = await fetch(this.eventsUrl + query, options);
+        const page = answer.ok || answer.status === 410 ? await answer.json() : null;
+        hasCome = page !== null;
+        this.notePages(hasCome);
+        if (!goesOn()) break; // the socket is back, and further
+        wantsView = answer.status === 410; // what follows the cursor is gone, or it is of another attempt
         if (answer.status === 401) this.finish("signed_out");
         else if (answer.status === 403 || answer.status === 404) this.finish("forbidden");
-        else if (answer.status === 410) this.cursor = this.view = null; // read it again from its start
-        else if (answer.ok) {
-          const page = await answer.json();
-          if (!this.isReady) this.apply(page.data, 0);
-          if (page.has_more) continue;
-        }
+        else if (wantsView) this.noteGap(page.error.details.reason);
+        else if (answer.ok) this.applyPage(page);
+        // At once only where that goes on: else the same answer would come in a circle.
+        if ((wantsView && !askedForView) || (page?.has_more && this.cursor !== before)) continue;
       } catch {
-        // No network: the next round finds out.
+        if (!hasCome) this.notePages(false); // no network, or no server: the next round finds out
       }
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      await new Promise((resolve) => setTimeout(resolve, this.timing.poll));
     }
     this.isPolling = false;
+  }
+
+  // Say it when polling begins to bring nothing, and when it brings something again.
+  notePages(hasPages) {
+    if (this.isOver || this.isReady || this.hasPages === hasPages) return;
+    this.hasPages = hasPages;
+    this.say(hasPages ? "polling" : "reconnecting", { retry_at: Date.now() + this.timing.poll });
+  }
+
+  applyPage(page) {
+    this.parts = [];
+    if (page.snapshot) this.snapshot(page.snapshot);
+    this.apply(page.data, 0);
+    if (page.is_ended && !page.has_more && !new URL(this.url).searchParams.has("tail")) this.finish("ended");
   }
 
   finish(state, detail) {
@@ -246,5 +285,13 @@ class Live {
     clearInterval(this.ticker);
     for (const [target, name, act] of this.listeners) target.removeEventListener(name, act);
     this.leave();
+  }
+}
+
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
   }
 }

@@ -60,9 +60,13 @@ def main() -> int:
     def children(environ: Mapping[str, str], state: StateFolder, addresses: Addresses) -> list[ChildSpec]:
         root = str(state.root)
         workers = (python, "-c", WORKERS, root, *words)
+
+        def has_begun() -> bool:  # a program that dies at its start has never begun, however long it takes to die
+            return "die-at-start" not in words and (state.root / "workers.pid").exists()
+
         web = (python, "-c", WEB, str(addresses.web), root)
         return [
-            ChildSpec("workers", workers, root, environ, cwd=Path(root), stop_within_seconds=1.0),
+            ChildSpec("workers", workers, root, environ, cwd=Path(root), ready=has_begun, stop_within_seconds=1.0),
             ChildSpec("web", web, root, environ, cwd=Path(root), ready=lambda: answers_http(addresses.web)),
         ]
 

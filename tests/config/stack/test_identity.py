@@ -27,7 +27,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_start_time_and_command_line_must_both_fit(other: subprocess.Popen[bytes]) -> None:
     record = record_of("x", other.pid, "signal.pause")
-    assert record.is_alive()
+    wait_until(record.is_alive, "its command line is there: for a moment after exec it is empty")
     started, marked, numbered = replace(record, started="x"), replace(record, marker="x"), replace(record, pid=1)
     for wrong in (started, marked, numbered):
         assert not wrong.is_alive()

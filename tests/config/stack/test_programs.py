@@ -20,10 +20,17 @@ def test_the_demo_target_wins_over_a_real_mail_server(tmp_path: Path) -> None:
 
 def test_the_web_is_started_last_and_so_stopped_first(tmp_path: Path) -> None:
     specs = child_specs({}, StateFolder(tmp_path), ADDRESSES)
-    assert [spec.name for spec in specs] == ["target", "model", "supervisor", "workers", "web"]
-    assert sum(spec.stop_within_seconds for spec in specs) <= 16
+    assert [spec.name for spec in specs] == ["target", "model", "supervisor", "terminals", "screens", "workers", "web"]
+    assert sum(spec.stop_within_seconds for spec in specs) <= 26
     for spec in specs:
         assert spec.marker in " ".join(spec.argv)
+
+
+def test_the_host_of_terminals_gets_no_secret(tmp_path: Path) -> None:
+    """What runs in a shell may read the environment of its parents."""
+    specs = child_specs({"OUTLIVE_SECRET_KEY": "s", "ZZ_CANARY": "s", "PATH": "/bin"}, StateFolder(tmp_path), ADDRESSES)
+    for name in ("terminals", "screens"):
+        assert next(spec.environ for spec in specs if spec.name == name) == {"PATH": "/bin"}
 
 
 def test_a_password_is_told_once_and_kept(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """The environment is made once, kept up to date by content, and made again when it no longer works."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from config.stack.node import LOCK, STAMP, node_program
 from config.stack.retry import TRIES, run_with_retries
 from config.stack.set_up import FILES, fits, set_up
 from config.stack.state import CHECKOUT
@@ -13,13 +15,19 @@ from config.stack.state import CHECKOUT
 pytestmark = pytest.mark.timeout(180)
 
 
+EMPTY_LOCK = '{"name": "x", "lockfileVersion": 3, "packages": {"": {"name": "x"}}}'
+
+
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout whose requirements are empty, so that nothing is fetched."""
     root = tmp_path / "a checkout"
     root.mkdir()
-    for name in FILES["dev"]:
+    for name in (*FILES["dev"], "requirements-node.txt"):
         (root / name).write_text("# nothing\n")
+    (root / "package.json").write_text('{"name": "x"}')
+    (root / LOCK).write_text(EMPTY_LOCK)
+    monkeypatch.setenv("OUTLIVE_NODE", node_program(CHECKOUT / ".venv", os.environ))
     return root
 
 
@@ -50,6 +58,30 @@ def test_it_makes_and_updates_the_environment_and_sees_a_broken_one(
     python.unlink()
     python.symlink_to("/no/such/python")
     assert not fits(checkout / ".venv")
+
+
+def test_packages_of_node_are_installed_when_their_lock_differs(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert set_up(checkout, "dev")
+    assert (checkout / STAMP).read_text() == EMPTY_LOCK
+    (checkout / STAMP).with_name("left").touch()
+    assert set_up(checkout, "dev")
+    assert (checkout / "node_modules/left").exists(), "nothing differed, but it was made again"
+
+    # The two files differ, which npm refuses.
+    (checkout / "package.json").write_text('{"name": "x", "dependencies": {"@xterm/none": "1.0.0"}}')
+    (checkout / LOCK).write_text(EMPTY_LOCK + "\n")
+    monkeypatch.setattr("config.stack.retry.PAUSE_SECONDS", 0.0)
+    assert not set_up(checkout, "dev")
+    assert "failed 3 times" in capfd.readouterr().err
+
+    monkeypatch.setenv("OUTLIVE_NODE", "/no/such/node")
+    assert set_up(checkout, "app"), "runs need no xterm.js"
+    said = capfd.readouterr()
+    assert "Installing requirements-node.txt\n" in said.out
+    assert "set OUTLIVE_NODE" in said.err
+    assert "without xterm.js" in said.err
 
 
 def test_a_failed_step_is_tried_three_times_with_longer_pauses(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import pytest
 from django.urls import reverse
 
 from runs.admin.ledger import preview, status_after
+from runs.ids import text_id
 from runs.models import AuditEntry, Operation, Run
 from runs.states import Status
 from tests.runs.pages.scenes import Scene
@@ -68,11 +69,62 @@ def test_an_override_says_how_one_knows(as_operator, lost):
     assert lost.evidence.get(kind="verdict").detail["override"] is True
 
 
-def test_two_operators_cannot_overwrite_each_other(as_operator, lost):
+def test_b57_two_operators_cannot_overwrite_each_other(as_operator, lost):
     page = settle(as_operator, lost, version=lost.version + 1)
     lost.refresh_from_db()
     assert lost.state == "unknown"
     assert b"Somebody changed this" in as_operator.get(page["Location"]).content
+
+
+def look_up(client, *operations):
+    """Choose rows of the list and the action below it."""
+    data = {"action": "look_up", "_selected_action": [str(operation.pk) for operation in operations]}
+    return client.post(reverse("admin:runs_operation_changelist"), data, follow=True).content.decode()
+
+
+def test_b57_a_bulk_action_touches_only_what_it_may(owner, operator, as_operator, lost):
+    """Over operations in all states: only the unknown one is asked for; an audit entry says so; the rest is named."""
+    scene = Scene(owner)
+    scene.tool("send_mail", effect="write")
+    scene.tool("create_invoice", effect="idempotent", outcome="failed")
+    running = Scene(owner)
+    running.tool("create_invoice", effect="idempotent", outcome="unknown")
+    Operation.objects.update(next_look_up_at=None)
+    before = {o.pk: (o.state, o.version) for o in Operation.objects.all()}
+    assert len(before) == 4
+    page = look_up(as_operator, *Operation.objects.all())
+    assert "1 operation is being looked up" in page
+    assert "Left as they are: 2. This operation is decided already" in page
+    assert "Left as they are: 1. The run goes on" in page
+    assert {o.pk: (o.state, o.version) for o in Operation.objects.all()} == before
+    assert [o.pk for o in Operation.objects.exclude(next_look_up_at=None)] == [lost.pk]
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.subject, entry.user) == ("operation.look_up", text_id("op", lost.pk), operator.user)
+
+
+def test_b57_staff_who_may_not_settle_change_nothing(outsider, teammate, desk, lost):
+    Operation.objects.update(next_look_up_at=None)
+    look_up_address = reverse("admin:runs_operation_look_up", args=[lost.pk])
+    for person in (outsider, teammate):
+        client = desk(person)
+        look_up(client, lost)
+        assert client.post(look_up_address).status_code == 404
+        assert settle(client, lost).status_code == 404
+    lost.refresh_from_db()
+    assert (lost.state, lost.next_look_up_at) == ("unknown", None)
+    assert not AuditEntry.objects.exists()
+
+
+def test_one_operation_is_looked_up_from_its_verdict_page(as_operator, lost):
+    Operation.objects.update(next_look_up_at=None)
+    address = reverse("admin:runs_operation_look_up", args=[lost.pk])
+    page = as_operator.get(reverse("admin:runs_operation_settle", args=[lost.pk])).content.decode()
+    assert address in page
+    assert as_operator.get(address).status_code == 405
+    page = as_operator.post(address, follow=True).content.decode()
+    assert "Being looked up" in page
+    lost.refresh_from_db()
+    assert lost.next_look_up_at is not None
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class ScriptedContext:
     user_id: str = "1"
     attempt: int = 1
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    history: tuple[Message, ...] = ()
     log: Log = field(default_factory=Log)
 
     def __post_init__(self) -> None:

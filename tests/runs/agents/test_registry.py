@@ -45,15 +45,17 @@ def order() -> AgentSpec:
 
 
 def test_the_built_in_agents_are_there_with_their_policies() -> None:
-    assert {spec.name: spec.on_disconnect for spec in all_agents()} == {
+    built_in = [spec for spec in all_agents() if spec.fn.__module__.startswith("runs.agents.builtin.")]
+    assert {spec.name: spec.on_disconnect for spec in built_in} == {
         "assistant": "continue",
         "billing": "continue",
         "chat": "cancel",
         "probe": "continue",
         "probe_cancel": "cancel",
         "researcher": "continue",
+        "shell": {"grace_s": 900.0},
     }
-    assert {spec.name for spec in all_agents() if not spec.is_listed} == {"probe", "probe_cancel"}
+    assert {spec.name for spec in built_in if not spec.is_listed} == {"probe", "probe_cancel", "shell"}
 
 
 def test_an_unknown_agent_is_refused_with_the_listed_names() -> None:

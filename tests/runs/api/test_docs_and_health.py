@@ -39,6 +39,11 @@ def test_openapi_names_every_call_of_the_api_and_both_ways_to_sign_in(owner: Cal
         "GET /api/v1/operations",
         "GET /api/v1/operations/{operation_id}",
         "POST /api/v1/operations/{operation_id}/settle",
+        "POST /api/v1/shells",
+        "GET /api/v1/shells",
+        "GET /api/v1/shells/{shell_id}",
+        "POST /api/v1/shells/{shell_id}/terminate",
+        "POST /api/v1/shells/{shell_id}/keep",
     } <= calls
     kinds = {scheme["type"] for scheme in document["components"]["securitySchemes"].values()}
     assert kinds == {"http", "apiKey"}

@@ -97,7 +97,8 @@ def test_each_code_of_the_domain_is_explained(owner: Caller) -> None:
         cls.code: cls
         for cls in (
             domain.NotFound, domain.NotAllowed, domain.InvalidInput, domain.UnknownAgent, domain.TooLarge,
-            domain.IdempotencyMismatch, domain.TooLate, domain.StaleVersion, domain.NotYet, domain.Busy,
+            domain.IdempotencyMismatch, domain.TooLate, domain.StaleVersion, domain.NotYet, domain.HasReceipt,
+            domain.Busy,
         )
     }  # fmt: skip
     assert set(raised) <= explained

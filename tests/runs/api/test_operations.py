@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from runs.api.schemas import ListOut, OperationOut
+from runs.api.ledger_schemas import OperationOut
+from runs.api.schemas import ListOut
 from runs.database import decide
 from runs.decisions import endings
+from runs.decisions.operations import record_evidence
 from runs.ids import parse_id, text_id
 from runs.models import Operation, Run
 from tests.builders import a_claim, a_dispatch, an_outcome, silent
@@ -127,3 +129,43 @@ def test_a_malformed_or_unknown_operation_is_404(operator: Caller, operation_id:
 def test_a_wrong_state_or_run_in_the_query_is_named(owner: Caller) -> None:
     assert error_of(owner.get("/operations?state=lost"))["param"] == "state"
     assert error_of(owner.get("/operations?run_id=run_x"))["code"] == "not_found"
+
+
+def test_a_contradicted_operation_is_settled_anew_and_its_run_can_be_retried(owner: Caller, operator: Caller) -> None:
+    run, operation = an_unknown_operation(owner)
+    path = f"/operations/{operation['id']}"
+    no = {"outcome": "not_happened", "note": "not there"}
+    assert operator.post(f"{path}/settle", no, if_match=operator.get(path)["ETag"]).status_code == 200
+    row = Operation.objects.get(pk=parse_id("op", operation["id"]))
+    late = record_evidence(operation_id=row.pk, fence=row.fence, kind="receipt", happened=True, detail={})
+    decide(late, ring=silent)
+    refused = owner.post(f"/runs/{run['id']}/attempts")
+    assert (refused.status_code, error_of(refused)["code"]) == (409, "operation_contradicted")
+    yes = {"outcome": "happened", "note": "the receipt is right"}
+    settled = operator.post(f"{path}/settle", yes, if_match=operator.get(path)["ETag"])
+    assert (settled.status_code, settled.json()["state"], settled.json()["contradicted_at"]) == (200, "confirmed", None)
+    assert owner.post(f"/runs/{run['id']}/attempts").status_code == 201
+
+
+def test_an_operator_has_the_target_asked_again(owner: Caller, operator: Caller, outsider: Caller) -> None:
+    _run, operation = an_unknown_operation(owner)
+    Operation.objects.update(next_look_up_at=None)
+    path = f"/operations/{operation['id']}/lookup"
+    assert owner.post(path, {}).status_code == 403
+    assert outsider.post(path, {}).status_code == 404
+    assert Operation.objects.get().next_look_up_at is None
+    answer = operator.post(path, {})
+    assert answer.status_code == 202
+    assert answer.json()["state"] == "unknown"
+    assert Operation.objects.get().next_look_up_at is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [({"state": "confirmed"}, "operation_decided"), ({"can_look_up": False}, "cannot_look_up")],
+)
+def test_what_cannot_be_looked_up_is_409(owner: Caller, operator: Caller, change: Any, code: str) -> None:
+    _run, operation = an_unknown_operation(owner)
+    Operation.objects.update(**change)
+    answer = operator.post(f"/operations/{operation['id']}/lookup", {})
+    assert (answer.status_code, error_of(answer)["code"]) == (409, code)

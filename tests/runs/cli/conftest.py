@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runs.cli.app import app
+from runs.states import TERMINAL_EVENT
 
 RUN_ID = "run_" + "1" * 32
 STREAM_ID = "st_" + "2" * 32
@@ -23,7 +24,8 @@ def a_run(**changes: Any) -> dict[str, Any]:
     return {
         "id": RUN_ID, "object": "run", "status": "running", "title": "A run", "agent": "echo", "input": {},
         "metadata": {}, "created_at": "2026-11-29T12:00:00.000Z", "started_at": None, "ended_at": None,
-        "deadline_at": None, "attempt": 1, "stream_id": STREAM_ID, "head_seq": 1, "version": 1,
+        "deadline_at": None, "parent_id": None, "children": [], "budget": None,
+        "attempt": 1, "stream_id": STREAM_ID, "head_seq": 1, "version": 1,
         "on_disconnect": "continue", "grace_expires_at": None, "waiting": None, "cancel": None,
         "unsettled_operations": [], "result": None, "error": None, "usage": {"input_tokens": 0, "output_tokens": 0},
         "links": {"self": path, "events": f"{path}/events", "cancel": f"{path}/cancel", "html": f"/runs/{RUN_ID}/"},
@@ -76,12 +78,18 @@ class Script:
 
 
 def stream_of(*frames: dict[str, Any], is_cut: bool = False) -> Act:
-    """Send frames as SSE; cut: the connection breaks in the middle of the answer instead of ending."""
+    """Send frames as SSE; cut: the connection breaks in the middle of the answer instead of ending.
+
+    After the end of the run it is closed in order, as the server does it.
+    """
+    if frames[-1]["type"] in TERMINAL_EVENT.values() and not is_cut:
+        frames += ({"type": "closing", "code": 1000, "reason": "ended", "reconnect": False, "retry_after": None},)
 
     def act(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream")
         handler.send_header("Transfer-Encoding", "chunked")
+        handler.send_header("Connection", "close")  # said aloud: a client that kept it would race with our close
         handler.end_headers()
         parts = ["retry: 2000\n\n"]
         for frame in frames:
@@ -92,7 +100,6 @@ def stream_of(*frames: dict[str, Any], is_cut: bool = False) -> Act:
             handler.wfile.write(b"%x\r\n%b\r\n" % (len(raw), raw))
         handler.wfile.write(b"5\r\n: h" if is_cut else b"0\r\n\r\n")
         handler.wfile.flush()
-        handler.close_connection = True
 
     return act
 
@@ -182,8 +189,8 @@ def outlive(script: Script, monkeypatch: pytest.MonkeyPatch) -> Outlive:
     """Run `outlive …` against the server, without waiting between reconnects."""
     monkeypatch.setenv("OUTLIVE_BASE_URL", script.base_url)
     monkeypatch.setenv("OUTLIVE_TOKEN", "outlive_secret")
-    monkeypatch.setattr("runs.cli.stream.SHORTEST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr("runs.cli.stream.LONGEST_WAIT_SECONDS", 0.002)
+    monkeypatch.setattr("runs.reading.machine.SHORTEST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("runs.reading.machine.LONGEST_WAIT_SECONDS", 0.002)
 
     def run(*words: str, stdin: str | bytes | None = None) -> Ran:
         result = CliRunner().invoke(app, list(words), input=stdin, prog_name="outlive")

@@ -170,7 +170,7 @@ def test_json_is_one_object_a_line_and_nothing_else_on_stdout(script: Script, ou
     assert ran.out.isascii()
     assert "\x1b" not in ran.out
     assert [row.get("object") or row["type"] for row in ran.rows] == [
-        "run", "ready", "run.created", "text.delta", "run.completed", "run",
+        "run", "ready", "run.created", "text.delta", "run.completed", "closing", "run",
     ]  # fmt: skip
     assert ran.rows[3] == frames[1]
     assert ran.rows[-1]["status"] == "completed"
@@ -253,6 +253,65 @@ def test_stop_of_a_run_that_has_ended_says_so(script: Script, outlive: Outlive) 
     ran = outlive("run", "stop", RUN_ID, "--wait")
     assert ran.code == 0
     assert "It had ended before you asked: completed." in ran.out
+
+
+def test_stop_force_asks_for_the_end_and_its_exit_code_says_what_came_of_it(script: Script, outlive: Outlive) -> None:
+    script.answer(f"POST /runs/{RUN_ID}/force_stop", 200, a_receipt("needs_reconciliation", ended_at="x"))
+    ran = outlive("run", "stop", RUN_ID, "--force", "--wait", "--note", "its target hangs")
+    assert ran.code == 4
+    assert "What has no proof is unknown" in ran.out
+    assert script.asked_for(f"POST /api/v1/runs/{RUN_ID}/force_stop")[0].json() == {"note": "its target hangs"}
+
+
+CONVERSATION_ID = "conv_" + "5" * 32
+
+
+def test_start_sends_a_message_to_a_conversation_and_says_that_it_waits(script: Script, outlive: Outlive) -> None:
+    waits = {"id": "next_" + "6" * 32, "object": "next_message", "waits_for": RUN_ID, "waits_until": "end"}
+    script.answer("POST /runs", 202, waits)
+    message = ["--input", "prompt=x", "--conversation", CONVERSATION_ID, "--on-busy", "enqueue"]
+    ran = outlive("run", "start", "chat", *message)
+    assert (ran.code, f"waits for the end of {RUN_ID}" in ran.out) == (0, True), ran.out
+    sent = script.asked_for("POST /api/v1/runs")[0].json()
+    assert (sent["conversation_id"], sent["on_busy"]) == (CONVERSATION_ID, "enqueue")
+
+
+@pytest.mark.parametrize("options", [["--conversation", "conv_1"], ["--on-busy", "wait"]])
+def test_start_refuses_what_is_no_conversation_or_policy(outlive: Outlive, options: list[str]) -> None:
+    known = [] if "--conversation" in options else ["--conversation", CONVERSATION_ID]
+    assert outlive("run", "start", "chat", *known, *options).code == 2
+
+
+OPERATION_ID = "op_" + "4" * 32
+
+
+def test_retry_sends_why_and_what_and_follows_the_new_attempt(script: Script, outlive: Outlive) -> None:
+    script.answer(f"POST /runs/{RUN_ID}/attempts", 201, a_run(attempt=2, status="queued"))
+    script.answer(f"GET /runs/{RUN_ID}", 200, a_run(status="completed", ended_at="x", attempt=2))
+    frames = [
+        a_frame(1, "attempt.created", {"retry_of": 1, "reason": "wrong customer"}) | {"attempt": 2},
+        a_frame(2, "step.started", {"path": "1", "kind": "tool", "name": "read", "reused_from": 1}, "s"),
+        a_frame(3, "run.completed", {"result": None}),
+    ]
+    script.streams = [stream_of(*frames)]
+    ran = outlive("run", "retry", RUN_ID, "--reason", "wrong customer", "--redo", OPERATION_ID, "--key", "k")
+    assert ran.code == 0, ran.out
+    assert "Attempt 2, retry of 1: wrong customer" in ran.out
+    assert "step 1 read (from attempt 1)" in ran.out
+    (asked,) = script.asked_for(f"POST /api/v1/runs/{RUN_ID}/attempts")
+    assert asked.json() == {"reason": "wrong customer", "reuse": "finished", "redo": [OPERATION_ID]}
+    assert asked.headers["idempotency-key"] == "k"
+
+
+def test_retry_of_everything_may_be_left_alone(script: Script, outlive: Outlive) -> None:
+    script.answer(f"POST /runs/{RUN_ID}/attempts", 201, a_run(attempt=2, status="queued"))
+    ran = outlive("run", "retry", RUN_ID, "--everything", "--detach")
+    assert (ran.code, "attempt 2" in ran.out) == (0, True)
+    assert script.asked_for(f"POST /api/v1/runs/{RUN_ID}/attempts")[0].json()["reuse"] == "nothing"
+
+
+def test_retry_takes_no_other_ids(outlive: Outlive) -> None:
+    assert outlive("run", "retry", RUN_ID, "--redo", "op_1").code == 2
 
 
 @pytest.mark.parametrize(

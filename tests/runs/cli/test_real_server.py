@@ -78,7 +78,7 @@ def test_a_run_is_started_followed_over_the_death_of_the_server_and_ends_with_0(
             emit(run, Fact("text.start", {"message_id": "msg_1", "role": "assistant"}), *say(WORDS[:20]))
             assert following.wait(30)
             site.process.kill()
-            site.process.wait(10)
+            site.process.wait(60)
             emit(run, *say(WORDS[20:40]))
             second.append(start_again(site))
             emit(run, *say(WORDS[40:]), Fact("text.end", {"message_id": "msg_1", "final": True}))
@@ -97,7 +97,7 @@ def test_a_run_is_started_followed_over_the_death_of_the_server_and_ends_with_0(
         worker.join(30)
         for process in second:
             process.kill()
-            process.wait(10)
+            process.wait(60)
     assert failures == []
     assert followed.code == 0, followed
     assert [line for line in followed.out.splitlines() if line.startswith("w")] == WORDS

@@ -110,3 +110,35 @@ def test_any_frame_is_told_without_an_error() -> None:
 
 def test_an_effect_without_a_known_word_is_still_shown() -> None:
     assert describe_effect({"outcome": "something_new"}) == "a step: something_new"
+
+
+def test_children_are_told_by_id_and_how_they_ended() -> None:
+    lines = tell(
+        a_frame(1, "child.started", {"child_id": "run_1", "agent": "probe", "title": "Read a.pdf"}),
+        a_frame(2, "child.finished", {"child_id": "run_1", "status": "needs_reconciliation"}),
+        a_frame(3, "child.settled", {"child_id": "run_1", "status": "completed"}),
+    )
+    assert [line.partition("  ")[2] for line in lines] == [
+        "began run_1  Read a.pdf", "run_1: Being verified", "run_1: Completed",
+    ]  # fmt: skip
+
+
+def test_a_command_is_told_and_that_a_stop_ended_it() -> None:
+    given = {"tool": "shell_run", "arguments": {"shell": "1", "command": "make\nls\x1b[2J"}}
+    error = {"code": "stopped", "message": "The command was stopped (user)."}
+    lines = tell(
+        a_frame(1, "step.started", {"path": "2", "kind": "tool", "name": "shell_run"}),
+        a_frame(2, "tool.started", given),
+        a_frame(3, "tool.result", {"ok": False, "stopped": True, "error": error}),
+        a_frame(4, "step.finished", {"path": "2", "kind": "tool", "state": "failed", "error": error}),
+        a_frame(5, "step.started", {"path": "3", "kind": "child", "name": "shell"}),
+        a_frame(6, "child.finished", {"child_id": "run_2", "status": "cancelled"}),
+        a_frame(7, "step.finished", {"path": "3", "kind": "child", "state": "failed", "error": error}),
+        a_frame(8, "step.started", {"path": "4", "kind": "tool", "name": "send_mail"}),
+        a_frame(9, "tool.result", {"ok": False, "error": error}),
+        a_frame(10, "step.finished", {"path": "4", "kind": "tool", "state": "failed", "error": error}),
+    )
+    assert [line[10:] for line in lines] == [
+        "step 2 shell_run", "$ make ls", "step 2 shell_run stopped", "run_2: Stopped", "step 3 shell stopped",
+        "step 4 send_mail", "step 4 send_mail failed: The command was stopped (user).",
+    ]  # fmt: skip

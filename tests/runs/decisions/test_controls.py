@@ -48,6 +48,22 @@ def test_attaching_clears_the_grace_and_losing_the_last_one_starts_it(owner):
     assert run.grace_expires_at is not None
 
 
+def test_each_coming_and_going_raises_the_version(owner):
+    """By it an end that was decided without a lock finds out (runs/decisions/core.py)."""
+    run = graced(owner)
+    versions = [run.version]
+    for _ in range(2):
+        last = attach(run, owner)
+        versions.append(run.version)
+    detach(run, last)
+    versions.append(run.version)
+    (other,) = ControlConnection.objects.filter(run=run, is_live=True)
+    ControlConnection.objects.update(presence_until=timezone.now() - timedelta(seconds=1))
+    assert decide(controls.lapse(connection_id=other.pk), ring=silent)
+    run.refresh_from_db()
+    assert sorted({*versions, run.version}) == [*versions, run.version]
+
+
 def test_a_second_detach_of_the_same_connection_is_ignored(owner):
     run = graced(owner)
     first = attach(run, owner)
@@ -152,4 +168,78 @@ def test_a_held_run_that_is_stopping_gets_no_grace_when_its_page_goes(owner):
     a_claim(run)
     decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
     assert detach(run, attached) is True
+    assert (run.control_count, run.grace_expires_at) == (0, None)
+
+
+def fly(run, actor, **more):
+    found = decide(controls.attach_pilot(run_id=run.pk, user_id=actor.user.pk, **more), ring=silent)
+    run.refresh_from_db()
+    return found
+
+
+def test_only_one_pilot_is_in_control_until_another_one_takes_over(owner, teammate):
+    """B48: the displaced one is counted no more, and neither its late word nor its departure changes anything."""
+    run = graced(owner)
+    first = fly(run, owner)
+    assert fly(run, teammate) == controls.Held(first.generation, owner.user.pk)
+    assert run.control_count == 1
+    second = fly(run, teammate, takes_over=True)
+    assert second.generation > first.generation
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+    assert decide(controls.renew_presence(connection_id=first.connection_id), ring=silent) is False
+    assert detach(run, first) is False
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+    detach(run, second)
+    assert run.grace_expires_at is not None
+
+
+def test_a_tab_that_comes_back_displaces_itself_and_nobody_else(owner, teammate):
+    run = graced(owner)
+    first = fly(run, owner)
+    again = fly(run, owner, had=first.generation)
+    assert again.generation > first.generation
+    assert isinstance(fly(run, owner, had=first.generation), controls.Held)
+    assert isinstance(fly(run, teammate, had=again.generation), controls.Held)
+    assert run.control_count == 1
+
+
+def test_a_page_of_the_run_is_no_pilot_and_stays_when_pilots_change(owner, teammate):
+    run = graced(owner)
+    page = attach(run, owner)
+    fly(run, owner)
+    fly(run, teammate, takes_over=True)
+    assert run.control_count == 2
+    assert decide(controls.renew_presence(connection_id=page.connection_id), ring=silent) is True
+    again = attach(run, owner)
+    assert isinstance(fly(run, owner), controls.Held)
+    detach(run, page)
+    detach(run, again)
+    assert run.control_count == 1
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_a_pilot_whose_presence_is_over_holds_nothing(owner, teammate, is_noticed):
+    """Whether or not a supervisor has noticed, its grace is cleared and it cannot come back to life."""
+    run = graced(owner)
+    first = fly(run, owner)
+    long_ago = timezone.now() - timedelta(seconds=1)
+    ControlConnection.objects.filter(pk=first.connection_id).update(presence_until=long_ago)
+    assert is_noticed is False or decide(controls.lapse(connection_id=first.connection_id), ring=silent)
+    assert isinstance(fly(run, teammate), controls.Attached)
+    assert decide(controls.lapse(connection_id=first.connection_id), ring=silent) is False
+    assert decide(controls.renew_presence(connection_id=first.connection_id), ring=silent) is False
+    run.refresh_from_db()
+    assert (run.control_count, run.grace_expires_at) == (1, None)
+
+
+def test_a_shell_that_is_stopping_takes_no_pilot(owner, teammate):
+    """Nor one that takes over; whoever was in control stays counted until they leave."""
+    run = graced(owner)
+    a_claim(run)
+    first = fly(run, owner)
+    decide(cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER), ring=silent)
+    assert fly(run, owner, had=first.generation) is None
+    assert fly(run, teammate, takes_over=True) is None
+    assert (run.status, run.control_count) == ("cancel_requested", 1)
+    detach(run, first)
     assert (run.control_count, run.grace_expires_at) == (0, None)

@@ -187,6 +187,22 @@ def test_a_new_holder_calls_an_old_dispatch_unknown_and_evidence_settles_it_befo
     assert (run.open_ops, run.unknown_ops) == (0, 1)
 
 
+def test_a_receipt_that_a_new_holder_takes_adds_to_the_version(owner):
+    """Else a step could be finished as it was seen before (core.see_run)."""
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence)
+    proof = operations.record_evidence(
+        operation_id=sent.operation_id, fence=fence, kind="receipt", happened=True, detail={"proof": "http 201"}
+    )
+    decide(proof, ring=silent)
+    expire(run)
+    new = a_claim(run, "worker-b")
+    before = Run.objects.get(pk=run.pk).version
+    decide(operations.mark_unknown(run_id=run.pk, fence=new, operation_id=sent.operation_id, message=""), ring=silent)
+    assert Run.objects.get(pk=run.pk).version > before
+
+
 def test_finish_needs_everything_closed(owner):
     run = a_run(owner)
     fence = a_claim(run)

@@ -70,15 +70,21 @@ DECISIONS: dict[str, tuple[Make, Any]] = {
 
 @pytest.fixture
 def ended(owner):
-    """A run that has failed, with the fence of the claim that had a read in flight."""
+    """A run that has failed while a read was in flight, with the fence of its row."""
     run = a_run(owner)
     fence = a_claim(run)
     sent = a_dispatch(run, fence, effect="read")
     now = timezone.now()
     Run.objects.filter(pk=run.pk).update(
-        status="failed", terminal_at=now, lease_until=None, lease_owner=None, open_ops=0, deadline_at=now
+        status="failed",
+        terminal_at=now,
+        lease_until=None,
+        lease_owner=None,
+        open_ops=0,
+        deadline_at=now,
+        fence=fence + 1,
     )
-    return run, fence, sent
+    return run, fence + 1, sent
 
 
 def rows_of(run: Run) -> Any:

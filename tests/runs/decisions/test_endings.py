@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.test import TestCase
 from django.utils import timezone
 
@@ -113,8 +114,9 @@ def test_a_second_stop_of_a_stopped_run_is_not_too_late(owner):
 def test_client_gone_needs_that_nobody_is_there(owner):
     run = a_run(owner, on_disconnect="grace", grace_seconds=5.0)
     decide(controls.attach(run_id=run.pk, user_id=owner.user.pk), ring=silent)
-    Run.objects.filter(pk=run.pk).update(grace_expires_at=timezone.now() - timedelta(seconds=1))
     assert stop(run, CancelReason.CLIENT_GONE, overdue_only=True) is None
+    with pytest.raises(IntegrityError, match="run_grace_only_while_alone"), transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(grace_expires_at=timezone.now() - timedelta(seconds=1))
 
 
 def test_every_end_takes_the_fence_and_the_lease(owner):

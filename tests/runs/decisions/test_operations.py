@@ -93,7 +93,7 @@ def test_a_verdict_on_an_old_version_is_stale(owner):
     assert settle(operation, True).reason == "stale"
 
 
-def test_a_late_receipt_against_a_decision_is_flagged_and_flips_nothing(owner):
+def test_b57_a_late_receipt_against_a_decision_is_flagged_and_flips_nothing(owner):
     run, operation = parked(owner)
     past_horizon(operation)
     settle(operation, False)
@@ -106,6 +106,46 @@ def test_a_late_receipt_against_a_decision_is_flagged_and_flips_nothing(owner):
     operation.refresh_from_db()
     assert (operation.state, operation.contradicted_at is not None) == ("refuted", True)
     assert Run.objects.get(pk=run.pk).status == Status.FAILED
+
+
+def a_receipt(operation, fence=None):
+    said = operations.record_evidence(
+        operation_id=operation.pk, fence=operation.fence if fence is None else fence, kind="receipt", happened=True,
+        detail={"proof": "http 201"},
+    )  # fmt: skip
+    decide(said, ring=silent)
+
+
+@pytest.mark.parametrize("how", [{}, {"override": True}, {"sealed": True}])
+def test_nobody_says_did_not_happen_against_a_receipt(owner, how):
+    _, operation = parked(owner)
+    past_horizon(operation)
+    a_receipt(operation)
+    operation.refresh_from_db()
+    assert settle(operation, False, **how).reason == "receipt"
+    assert settle(operation, True).state == "confirmed"
+
+
+def test_a_receipt_of_an_older_try_bars_it_as_well(owner):
+    _, operation = parked(owner)
+    due = operation.next_look_up_at
+    a_receipt(operation, fence=operation.fence - 1)
+    operation.refresh_from_db()
+    assert operation.next_look_up_at == due
+    assert settle(operation, False, override=True).reason == "receipt"
+
+
+def test_a_receipt_that_came_after_the_operator_read_makes_the_verdict_stale(owner):
+    _, operation = parked(owner)
+    a_receipt(operation)
+    assert settle(operation, False, override=True).reason == "stale"
+
+
+def test_a_refusal_is_no_receipt(owner):
+    _, operation = parked(owner)
+    fields = {"kind": "refusal", "happened": False, "detail": {}}
+    decide(operations.record_evidence(operation_id=operation.pk, fence=operation.fence, **fields), ring=silent)
+    assert settle(operation, False, override=True).state == "refuted"
 
 
 def test_two_unknown_operations_need_two_verdicts(owner):

@@ -20,6 +20,9 @@ from runs.decisions.creation import NewRun, create
 from runs.execution.advance import advance
 from runs.execution.worker_context import WorkerContext, open_worker
 from tests import builders
+from tests.tools.processes.terminals.conftest import Terminals, terminals
+
+__all__ = ["terminals"]  # a fixture
 
 type OpenWorker = Callable[..., AbstractAsyncContextManager["Bench"]]
 
@@ -94,7 +97,7 @@ class Bench:
         await until(seen)
 
 
-async def until(fact: Callable[[], Awaitable[bool]], *, seconds: float = 10.0) -> None:
+async def until(fact: Callable[[], Awaitable[bool]], *, seconds: float = 60.0) -> None:
     """Wait until the fact holds; it is looked at again and again, because other processes make it true."""
     async with asyncio.timeout(seconds):
         while not await fact():  # noqa: ASYNC110 - what makes it true is in other processes
@@ -133,6 +136,18 @@ def a_worker(dsn: str, tmp_path: Path, person: Any) -> Iterator[OpenWorker]:
 
     yield opened
     registry._agents.pop("tested", None)
+
+
+@pytest.fixture
+def shelled(a_worker: OpenWorker, terminals: Terminals) -> OpenWorker:
+    """Open a worker that has terminals."""
+
+    @contextlib.asynccontextmanager
+    async def opened(name: str = "worker-a", **more: object) -> AsyncIterator[Bench]:
+        async with a_worker(name, **({"terminals": terminals.folder} | more)) as bench:
+            yield bench
+
+    return opened
 
 
 def script(**words: Any) -> str:

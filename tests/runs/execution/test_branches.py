@@ -1,6 +1,7 @@
 """Branches: paths, parallel steps, and the agent that comes apart when nothing can go on."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -185,5 +186,21 @@ async def test_an_answer_lets_a_branch_go_on_while_its_sibling_still_runs(a_work
 
         await until(went_on)
         release.set()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         assert (await bench.row(run))["result"] == ["True", "read"]
+
+
+@pytest.mark.parametrize(
+    ("flying", "lives_on"),
+    [((), False), ((True,), True), ((False,), False), ((True, False), False), ((True, True), True)],
+    ids=["nothing", "a shell", "a model", "a shell and a model", "two shells"],
+)
+async def test_a_drain_leaves_at_once_only_what_all_lives_on(flying: tuple[bool, ...], lives_on: bool) -> None:
+    branches = Branches(Scope(), max_steps=100)
+    with contextlib.ExitStack() as steps:
+        for one in flying:
+            steps.enter_context(branches.step_in_flight(lives_on=one))
+        assert branches.lives_on is lives_on
+    assert not branches.lives_on
+    with branches.step_in_flight(lives_on=True):  # what has ended is not counted any more
+        assert branches.lives_on

@@ -44,6 +44,17 @@ async def endless_read() -> str:
     return ""
 
 
+@pytest.fixture
+def rare_renewals(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """No renewal within the time of a test, so that it brings nobody a stop."""
+    monkeypatch.setenv("OUTLIVE_RENEW_EVERY_SECONDS", "200")
+    monkeypatch.setenv("OUTLIVE_LEASE_SECONDS", "600")
+    limits.cache_clear()
+    yield
+    monkeypatch.undo()
+    limits.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def fresh_gates() -> None:
     gates.update(sent=asyncio.Event(), answer=asyncio.Event())
@@ -55,7 +66,7 @@ async def cancel(bench: Bench, run: Made) -> Any:
     return await bench.decide(request_cancel(run_id=run.pk, reason=CancelReason.USER, by=run.user_id))
 
 
-async def test_a_stop_in_mid_stream_keeps_the_text_as_not_final(a_worker: OpenWorker) -> None:
+async def test_a_stop_in_mid_stream_keeps_the_text_as_not_final(a_worker: OpenWorker, rare_renewals: None) -> None:
     async def tested(ctx: RunContext) -> str:
         return (await ctx.model(script(key="mid", text="a b c", hold_at=2))).text
 
@@ -63,10 +74,8 @@ async def test_a_stop_in_mid_stream_keeps_the_text_as_not_final(a_worker: OpenWo
         run = await bench.run_of(tested)
         working = bench.advancing(run)
         await bench.until_event(run, "text.delta", 2)
-        began = asyncio.get_running_loop().time()
         await cancel(bench, run)
-        await asyncio.wait_for(working, 5)
-        assert asyncio.get_running_loop().time() - began < 1.4  # by the doorbell, not by the renewal
+        await asyncio.wait_for(working, 60)  # by the doorbell, not by the renewal
         row = await bench.row(run)
         events = await bench.events(run)
     assert row["status"] == "cancelled"
@@ -89,7 +98,7 @@ async def test_a_stop_drops_a_read_at_once(a_worker: OpenWorker) -> None:
         working = bench.advancing(run)
         await bench.until_event(run, "tool.started")
         await cancel(bench, run)
-        await asyncio.wait_for(working, 3)
+        await asyncio.wait_for(working, 60)
         assert (await bench.row(run))["status"] == "cancelled"
         assert await bench.steps(run) == [("1", "tool", "abandoned")]
 
@@ -107,7 +116,7 @@ async def test_a_write_in_flight_brings_its_receipt_before_the_end(a_worker: Ope
         assert [e["outcome"] for e in answer.effects] == ["pending"]
         await bench.until_event(run, "run.cancelling")
         gates["answer"].set()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert row["status"] == "cancelled"
         assert [(e["outcome"], e["external_id"]) for e in row["cancel_effects"]] == [("committed", "x-1")]
@@ -125,7 +134,7 @@ async def test_a_write_without_a_receipt_at_the_stop_deadline_is_unknown(
         working = bench.advancing(run)
         await gates["sent"].wait()
         await cancel(bench, run)
-        await asyncio.wait_for(working, 8)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert (row["status"], row["unknown_ops"]) == ("needs_reconciliation", 1)
         assert [e["outcome"] for e in row["cancel_effects"]] == ["unknown"]
@@ -170,7 +179,7 @@ async def test_a_stop_before_the_dispatch_lets_nothing_begin(a_worker: OpenWorke
     assert sent == []
 
 
-async def test_a_stop_ends_a_command_and_proves_it(a_worker: OpenWorker) -> None:
+async def test_a_stop_ends_a_command_and_proves_it(a_worker: OpenWorker, caplog: pytest.LogCaptureFixture) -> None:
     async def tested(ctx: RunContext) -> None:
         await ctx.tool(run_command, command="echo begun; exec sleep 600")
 
@@ -179,10 +188,13 @@ async def test_a_stop_ends_a_command_and_proves_it(a_worker: OpenWorker) -> None
         working = bench.advancing(run)
         await bench.until_event(run, "tool.progress")
         await cancel(bench, run)
-        await asyncio.wait_for(working, 8)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert row["status"] == "cancelled"
         assert [(e["outcome"], e["proof"]) for e in row["cancel_effects"]] == [("stopped", "process tree empty")]
+        results = [e["data"] for e in await bench.events(run) if e["type"] == "tool.result"]
+        assert [one.get("stopped") for one in results] == [True]
+    assert "agent.swallowed_cancel" not in caplog.text  # what it got is the command's end
 
 
 async def test_a_stop_of_a_waiting_run_needs_no_worker(a_worker: OpenWorker) -> None:
@@ -207,7 +219,7 @@ async def test_a_stop_reaches_a_question_beside_a_running_branch(a_worker: OpenW
         await bench.until_event(run, "tool.started")
         await bench.until_event(run, "input.requested")
         await cancel(bench, run)
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         assert (await bench.row(run))["status"] == "cancelled"
 
 
@@ -217,7 +229,7 @@ async def test_the_deadline_stops_the_run_on_record(a_worker: OpenWorker) -> Non
 
     async with a_worker() as bench:
         run = await bench.run_of(tested, deadline_seconds=0.5)
-        await asyncio.wait_for(bench.advancing(run), 5)
+        await asyncio.wait_for(bench.advancing(run), 60)
         row = await bench.row(run)
         assert (row["status"], row["cancel_reason"]) == ("cancelled", "deadline")
 
@@ -239,7 +251,7 @@ async def test_an_agent_that_swallows_the_cancel_is_named_and_left_behind(
         working = bench.advancing(run)
         await bench.until_event(run, "run.started")
         await cancel(bench, run)
-        await asyncio.wait_for(working, 8)
+        await asyncio.wait_for(working, 60)
         assert (await bench.row(run))["status"] == "cancelled"
         freed.set()
     named = [r for r in caplog.records if r.message == "agent.ignores_cancel"]
@@ -265,7 +277,7 @@ async def test_a_stop_of_a_run_whose_worker_died_is_carried_out_by_the_next(a_wo
         # The frozen worker's receipt arrives late: it is evidence, and changes nothing by itself (RULES H7).
         await until(lambda: _is_lost(bench, run))
         gates["answer"].set()
-        await asyncio.wait_for(dying, 5)
+        await asyncio.wait_for(dying, 60)
         kept = await bench.fetch("select kind, happened, detail from runs_evidence")
         assert [(e["kind"], e["happened"], e["detail"]["external_id"]) for e in kept] == [("receipt", True, "x-1")]
         assert (await bench.row(run))["status"] == "needs_reconciliation"

@@ -160,7 +160,7 @@ async def test_one_unknown_operation_lets_no_sibling_begin_and_all_are_settled_f
         working = bench.advancing(run)
         await bench.until_event(run, "tool.unknown")
         gates["hold"].set()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert (row["status"], row["open_ops"], row["unknown_ops"]) == ("needs_reconciliation", 0, 1)
         assert sorted(o["state"] for o in await bench.operations(run)) == ["succeeded", "unknown"]
@@ -180,7 +180,7 @@ async def test_a_new_claim_looks_up_the_write_of_a_dead_one(a_worker: OpenWorker
         row = await next_one.row(run)
         assert (row["status"], row["result"]) == ("completed", "hold")
         gates["hold"].set()
-        await asyncio.wait_for(dying, 10)
+        await asyncio.wait_for(dying, 60)
     assert sent == ["hold"]
 
 
@@ -199,8 +199,8 @@ async def test_a_new_claim_does_a_write_that_never_arrived(a_worker: OpenWorker)
         await until(lambda: _was_sent_again())
         landed[asked[0]] = "hold"
         gates["hold"].set()
-        await asyncio.wait_for(working, 10)
-        await asyncio.wait_for(dying, 10)
+        await asyncio.wait_for(working, 60)
+        await asyncio.wait_for(dying, 60)
         row = await next_one.row(run)
         assert (row["status"], row["result"]) == ("completed", "hold")
     assert sent == ["hold", "hold"]
@@ -223,7 +223,7 @@ async def test_a_new_claim_repeats_an_idempotent_call_under_the_same_key(a_worke
         row = await next_one.row(run)
         assert (row["status"], row["result"], row["open_ops"]) == ("completed", "k", 0)
         gates["hold"].set()
-        await asyncio.wait_for(dying, 10)
+        await asyncio.wait_for(dying, 60)
     assert len(sent) == 2
     assert sent[0] == sent[1]
 
@@ -248,7 +248,7 @@ async def test_a_new_claim_parks_on_a_write_that_nobody_can_look_up(a_worker: Op
         row = await next_one.row(run)
         assert (row["status"], row["open_ops"], row["unknown_ops"]) == ("needs_reconciliation", 0, 1)
         gates["hold"].set()
-        await asyncio.wait_for(dying, 10)
+        await asyncio.wait_for(dying, 60)
         kept = await bench.fetch("select kind, happened from runs_evidence where kind = 'receipt'")
         assert kept == [{"kind": "receipt", "happened": True}]
 
@@ -266,7 +266,7 @@ async def test_a_command_whose_claim_was_lost_is_killed_and_reported_as_interrup
         dying = bench.advancing(run)
         await bench.until_event(run, "tool.progress")
         await die(bench, run, "a")
-        await asyncio.wait_for(dying, 10)
+        await asyncio.wait_for(dying, 60)
         await next_one.advance(run)
         assert (await next_one.row(run))["result"] == "interrupted"
         receipt = (await next_one.operations(run))[0]["receipt"]

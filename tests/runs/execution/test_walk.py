@@ -9,8 +9,11 @@ from pydantic import BaseModel
 
 from runs import failpoints
 from runs.agents import RunContext
+from runs.execution import model_step
 from tests.runs.execution.conftest import OpenWorker, script
 from tools import ToolCall, tool
+from tools.models.protocol import ModelRequest
+from tools.scope import CancelReason
 
 gates: dict[str, asyncio.Event] = {}
 
@@ -50,7 +53,7 @@ async def test_a_draining_worker_lets_a_run_go_at_its_next_step(a_worker: OpenWo
         await gates["begun"].wait()
         bench.worker.hands.draining.set()
         gates["go_on"].set()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert (row["status"], row["lease_owner"], row["cancel_reason"]) == ("running", None, None)
         assert await bench.steps(run) == [("1", "tool", "finished")]
@@ -68,13 +71,72 @@ async def test_after_the_drain_time_a_run_goes_in_mid_step(a_worker: OpenWorker)
         await bench.until_event(run, "text.delta", 2)
         bench.worker.hands.draining.set()
         bench.worker.hands.leaving.set()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert (row["status"], row["lease_owner"], row["cancel_reason"]) == ("running", None, None)
         (bench.worker.hands.workspaces.parent / "drain.release").touch()
         await next_one.advance(run)
         row = await next_one.row(run)
         assert (row["status"], row["result"], row["open_ops"]) == ("completed", "a b c", 0)
+
+
+@tool(effect="write", look_up=None)
+async def noted_write(call: ToolCall) -> str:
+    """Be sent."""
+    call.open()
+    return "sent"
+
+
+async def test_the_end_of_a_drain_between_a_permit_and_its_call_fails_nobody(a_worker: OpenWorker) -> None:
+    """Nothing was sent, which is known: the next claim dispatches the call anew."""
+
+    async def tested(ctx: RunContext) -> Any:
+        return await ctx.tool(noted_write)
+
+    async with a_worker("a") as bench, a_worker("b") as next_one:
+        run = await bench.run_of(tested)
+
+        async def leave() -> None:
+            bench.worker.hands.draining.set()
+            bench.worker.hands.leaving.set()
+            while any(held.scope.reason is None for held in bench.worker.keeper.held):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+        with failpoints.armed("after_dispatch_before_receipt", leave):
+            await asyncio.wait_for(bench.advance(run), 60)
+        row = await bench.row(run)
+        assert (row["status"], row["lease_owner"], row["open_ops"]) == ("running", None, 0)
+        await next_one.advance(run)
+        row = await next_one.row(run)
+        assert (row["status"], row["result"]) == ("completed", "sent"), row["error_message"]
+        assert [one["state"] for one in await next_one.operations(run)] == ["succeeded"]
+        assert (await next_one.types(run)).count("tool.dispatched") == 2
+
+
+async def test_nor_does_it_between_a_permit_and_a_model_call(
+    a_worker: OpenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tested(ctx: RunContext) -> Any:
+        return (await ctx.model(script(key="left", text="a b"))).text
+
+    async with a_worker("a") as bench, a_worker("b") as next_one:
+        run = await bench.run_of(tested)
+
+        def leave(**fields: Any) -> ModelRequest:
+            bench.worker.hands.draining.set()
+            bench.worker.hands.leaving.set()
+            for held in bench.worker.keeper.held:
+                held.scope.cancel(CancelReason.DRAIN)
+            return ModelRequest(**fields)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(model_step, "ModelRequest", leave)
+            await asyncio.wait_for(bench.advance(run), 60)
+        row = await bench.row(run)
+        assert (row["status"], row["lease_owner"]) == ("running", None)
+        await next_one.advance(run)
+        row = await next_one.row(run)
+        assert (row["status"], row["result"]) == ("completed", "a b"), row["error_message"]
 
 
 async def test_an_agent_that_swallows_its_unwinding_still_waits(
@@ -140,7 +202,7 @@ async def test_a_permit_that_came_too_late_for_its_agent_is_given_back(a_worker:
             working = bench.advancing(run)
             await gates["go_on"].wait()
             await rival.close()
-            await asyncio.wait_for(working, 10)
+            await asyncio.wait_for(working, 60)
         row = await bench.row(run)
         assert (row["status"], row["result"], row["open_ops"]) == ("completed", "went on", 0)
         assert [o["state"] for o in await bench.operations(run)] == ["refuted"]

@@ -168,8 +168,8 @@ async def test_a_row_that_is_locked_for_long_does_not_hold_up_the_others(a_worke
             await rival.execute("select 1 from runs_run where id = %s for update", [run.pk])
             locked.push(an_event(run, "later"))
             good.push(an_event(other, "now"))
-            await asyncio.wait_for(good.flush(), 5)
+            await asyncio.wait_for(good.flush(), 60)
             assert await words(bench, run) == []
-        await asyncio.wait_for(locked.flush(), 5)
+        await asyncio.wait_for(locked.flush(), 60)
         assert await words(bench, run) == ["later"]
         await writer.close()

@@ -7,11 +7,14 @@ from uuid import UUID
 from runs import frames, ringing
 from runs.access import Actor
 from runs.database import decide
-from runs.decisions import append, cancels, claims, dispatch, endings, steps, waiting
+from runs.decisions import append, cancels, claims, dispatch, endings, retry, reuse, steps, waiting
+from runs.decisions.core import Fact
+from runs.execution.reuse import text_facts
 from runs.ids import new_id, text_id
-from runs.models import Run
+from runs.models import Run, Step
 from runs.states import CancelReason, Status
 from tests.builders import a_claim, a_run, silent
+from tests.streaming.conftest import wait_until
 
 APPROVAL = {
     "type": "object",
@@ -94,12 +97,15 @@ class Scene:
             if outcome == "succeeded"
             else {"error": "no answer within 5 s", "proof": "none"}
         )
-        known = steps.OperationOutcome(outcome, receipt, gave_up=True) if effect != "read" else None
+        if outcome == "stopped":
+            receipt = {"error": "The command was stopped (user).", "proof": "process tree empty", "stopped": True}
+        word = "succeeded" if outcome == "stopped" else outcome  # it has run
+        known = steps.OperationOutcome(word, receipt, gave_up=True) if effect != "read" else None
         good = outcome == "succeeded"
         tool = (
             {"ok": good, "value": value if value is not None else {"hits": 3}, "proof": receipt["proof"]}
             if good
-            else {"ok": False, "error": receipt["error"]}
+            else {"ok": False, "error": receipt["error"]} | ({"stopped": True} if outcome == "stopped" else {})
         )
         self._do(
             steps.finish_step(
@@ -147,6 +153,23 @@ class Scene:
         )  # fmt: skip
         return self.reload()
 
+    def retry(self, actor: Actor, **wish: Any) -> "Scene":
+        """Try the ended run again; the scene goes on in the new attempt, claimed."""
+        made = self._do(
+            retry.retry(retry.Wish(run_id=self.run.pk, user_id=actor.user.pk, user_name=actor.user.username, **wish))
+        )
+        assert isinstance(made, retry.Retried), made
+        return Scene(actor, ring=self.ring, run=self.reload())
+
+    def take_over(self, old_step_id: UUID, *facts: Fact) -> None:
+        """Take a finished step of an earlier attempt over."""
+        old = Step.objects.get(pk=old_step_id)
+        call = dispatch.StepCall(old.path, old.kind, old.name, old.arguments, old.digest, old.effect)
+        self.path = int(old.path)
+        self._do(
+            reuse.take_over_step(run_id=self.run.pk, fence=self.fence, step=call, old_step_id=old.pk, facts=list(facts))
+        )
+
     def park(self) -> Run:
         """End the run with an outcome that nobody knows."""
         self._do(endings.park(run_id=self.run.pk, fence=self.fence))
@@ -158,10 +181,12 @@ class Scene:
         return self.reload()
 
     def stopped(self) -> Run:
-        """Let the holder see the request and end the run."""
+        """Let the holder see the request, once it is recorded, and end the run: pages say "Stopping…" before that."""
+        wait_until(lambda: self.reload().status == Status.CANCEL_REQUESTED, what="a recorded request to stop")
         self._do(claims.see_cancel(run_id=self.run.pk, fence=self.fence))
         self._do(endings.end_cancel(run_id=self.run.pk, fence=self.fence))
-        return self.reload()
+        assert self.reload().status == Status.CANCELLED
+        return self.run
 
     def abandon(self, step_id: UUID) -> None:
         """Let the holder drop a read or a model call."""
@@ -260,6 +285,12 @@ def every_state(owner: Actor) -> dict[str, Run]:
     stopped.cancel(owner)
     stopped.abandon(step_id)
     made["stopped"] = stopped.stopped()
+    command = Scene(owner, agent="researcher", title="Build the book")
+    command.tool(
+        "shell_run", effect="write", arguments={"shell": "1", "command": "make -C book\nls"}, outcome="stopped"
+    )
+    command.cancel(owner)
+    made["stopped_command"] = command.stopped()
     done = Scene(owner, agent="researcher", title="What do these documents say, and where do they disagree?")
     done.tool(arguments={"query": "documents disagree"})
     done.model("The three notes agree on the date, and differ on the cost.", label="Answer")
@@ -274,4 +305,11 @@ def every_state(owner: Actor) -> dict[str, Run]:
         "create_invoice", effect="idempotent", arguments={"customer": "Lost & Found", "cents": 99}, outcome="unknown"
     )
     made["verifying"] = lost.park()
+    first = Scene(owner, agent="billing", title="Invoice 7 to Again & Sons")
+    step_id, _message = first.model("For the work in May.", label="Line on the invoice")
+    first.fail("model_unavailable", "The model did not answer.")
+    second = first.retry(owner, reason="the model is back")
+    second.take_over(step_id, *text_facts("For the work in May.", "Line on the invoice"))
+    second.model("And thank you.", is_open=True)
+    made["retried"] = second.reload()
     return made

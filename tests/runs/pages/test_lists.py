@@ -1,7 +1,8 @@
 import pytest
 
 from runs.ids import text_id
-from tests.builders import a_run
+from runs.models import Run
+from tests.builders import a_child, a_claim, a_run
 from tests.runs.pages.scenes import Scene, every_state
 
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -22,11 +23,14 @@ def test_the_list_shows_every_status_by_word_and_icon(owner, as_owner):
 @pytest.mark.parametrize(
     ("show", "names"),
     [
-        ("running", {"queued", "running", "waiting"}),
+        ("running", {"queued", "running", "waiting", "retried"}),
         ("stopping", {"stopping"}),
         ("verifying", {"verifying"}),
         ("failed", {"failed"}),
-        ("nonsense", set("queued running waiting stopping stopped completed failed verifying".split())),
+        (
+            "nonsense",
+            set("queued running waiting stopping stopped completed failed verifying retried stopped_command".split()),
+        ),
     ],
 )
 def test_a_filter_is_a_link_and_shows_only_its_runs(owner, as_owner, show, names):
@@ -122,3 +126,11 @@ def test_a_list_costs_the_same_queries_for_one_run_and_for_many(owner, as_owner,
         a_run(owner)
     with django_assert_max_num_queries(8):
         as_owner.get("/runs/")
+
+
+def test_a_child_is_listed_only_while_it_needs_a_person(owner, as_owner):
+    run = a_run(owner)
+    child = a_child(run, a_claim(run))
+    assert ids_on(as_owner.get("/runs/")) == [text_id("run", run.pk)]
+    Run.objects.filter(pk=child.pk).update(status="waiting", waiting_for="input")
+    assert set(ids_on(as_owner.get("/runs/"))) == {text_id("run", run.pk), text_id("run", child.pk)}

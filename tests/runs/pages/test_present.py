@@ -96,3 +96,79 @@ def test_the_blank_step_has_every_slot_and_says_nothing():
     assert not blank["has_facts"]
     assert json.dumps([f["name"] for f in blank["facts"]])
     assert {f["text"] for f in blank["facts"]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("dispatched", "being undone"), ("succeeded", "undone"), ("failed", "done"), ("odd", "done")]
+)
+def test_what_became_of_undoing_an_effect_stands_on_its_card(state, shown):
+    view = view_of(
+        ("step.started", {"path": "1", "kind": "tool", "name": "create_invoice", "effect": "idempotent"}),
+        ("tool.started", {"tool": "create_invoice", "effect": "idempotent", "operation_key": "k"}),
+        ("tool.dispatched", {"operation_key": "k", "operation_id": "op_1"}),
+        ("tool.result", {"ok": True, "value": {}}),
+        ("compensation.finished", {"operation_id": "op_1", "state": state}),
+    )
+    assert present.show_steps(view)[0]["outcome"].text == shown
+
+
+def a_call(**arguments: Any) -> tuple[str, dict[str, Any]]:
+    return "tool.started", {"tool": "shell_run", "effect": "write", "arguments": arguments, "operation_key": "k"}
+
+
+STEP = ("step.started", {"path": "1", "kind": "tool", "name": "shell_run", "effect": "write"})
+
+
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        (" ls -la \n", "$ ls -la"),
+        ("cd /srv \nmake\n", "$ cd /srv…"),
+        ("x" * 80, "$ " + "x" * 80),
+        ("x" * 81, "$ " + "x" * 80 + "…"),
+        ("\n ", "shell_run"),
+        (7, "shell_run"),
+    ],
+)
+def test_a_command_is_the_title_of_its_step(command, title):
+    assert present.show_steps(view_of(STEP, a_call(command=command)))[0]["name"] == title
+
+
+def test_a_tool_that_only_has_a_field_of_that_name_keeps_its_own():
+    view = view_of(STEP, ("tool.started", a_call(command="ls")[1] | {"tool": "send_mail"}))
+    assert present.show_steps(view)[0]["name"] == "shell_run"
+
+
+def test_a_command_that_a_stop_ended_is_no_refusal():
+    error = {"code": "stopped", "message": "The command was stopped (user)."}
+    ended = ("tool.result", {"ok": False, "stopped": True, "error": error, "proof": "process tree empty"})
+    sent = ("tool.dispatched", {"operation_id": "op_1", "operation_key": "k"})
+    view = view_of(STEP, a_call(command="ls"), sent, ended, ("step.finished", {"state": "failed", "error": error}))
+    shown = present.show_steps(view)[0]
+    assert (shown["state"], shown["state_word"].tone, shown["outcome"].text) == ("stopped", "grey", "stopped")
+    assert shown["error"] == ""
+
+
+def test_a_command_whose_end_only_the_receipt_knows_is_stopped_too():
+    """Its worker had died: the stop's end closed the step, and read the ward's proof."""
+    effects = [{"operation_id": "op_1", "outcome": "stopped"}]
+    view = view_of(
+        STEP, a_call(command="ls"), ("tool.dispatched", {"operation_id": "op_1", "operation_key": "k"}),
+        ("step.finished", {"state": "abandoned"}), ("run.cancelled", {"reason": "user", "effects": effects}),
+    )  # fmt: skip
+    shown = present.show_steps(view)[0]
+    assert (shown["state"], shown["state_word"].text, shown["outcome"].text) == ("abandoned", "stopped", "stopped")
+
+
+def test_a_child_that_has_ended_looks_as_if_it_had():
+    """Neither its sign nor its words are those of work that goes on."""
+    view = view_of(
+        ("step.started", {"path": "1", "kind": "child", "name": "shell"}),
+        ("child.started", {"child_id": "run_2", "agent": "shell", "title": "depot"}),
+        ("child.finished", {"child_id": "run_2", "status": "cancelled"}),
+        ("step.finished", {"state": "failed", "error": {"code": "child_cancelled", "message": "stopped"}}),
+    )
+    shown = present.show_steps(view)[0]
+    assert (shown["state"], shown["outcome"].text) == ("stopped", "Stopped")
+    assert (shown["error"], shown["error_tone"]) == ("child_cancelled: stopped", "grey")
+    assert "running" not in (shown["kind_word"].icon, shown["state_word"].icon, shown["outcome"].icon)

@@ -2,8 +2,11 @@ import json
 
 import pytest
 
+from runs.database import decide
+from runs.decisions import cancels, children, waiting
 from runs.ids import new_id, text_id
-from tests.builders import a_run
+from runs.states import CancelReason
+from tests.builders import a_child, a_run, silent
 from tests.runs.pages.scenes import APPROVAL, Scene, every_state
 
 HOSTILE = "<img src=x onerror=alert(1)></script>\u2028"
@@ -177,3 +180,23 @@ def test_the_answer_carries_a_strict_policy_and_every_script_its_nonce(owner, as
         assert 'type="application/json"' in head or "nonce=" in head, head
     assert " style=" not in page
     assert " onclick=" not in page
+
+
+def test_a_child_is_a_link_on_its_parents_page_and_the_other_way_round(owner, as_owner):
+    scene = Scene(owner, title="The whole")
+    child = a_child(scene.run, scene.fence, title="The part")
+    page = page_of(as_owner, scene.run)
+    assert f'href="/runs/{text_id("run", child.pk)}/">The part</a>' in page
+    assert "run of its own" in page
+    decide(cancels.request_cancel(run_id=child.pk, reason=CancelReason.USER), ring=silent)
+    decide(children.count_end(run_id=child.pk), ring=silent)
+    page = page_of(as_owner, scene.run)
+    assert "child_cancelled: The child run was stopped (user)." in page
+    assert f'href="/runs/{text_id("run", scene.run.pk)}/">The whole</a>' in page_of(as_owner, child)
+
+
+def test_a_parent_that_waits_says_for_whom(owner, as_owner):
+    scene = Scene(owner)
+    a_child(scene.run, scene.fence)
+    decide(waiting.wait(run_id=scene.run.pk, fence=scene.fence, wakes=0, waiting_for="child"), ring=silent)
+    assert "Waits for the runs that it began." in page_of(as_owner, scene.run)

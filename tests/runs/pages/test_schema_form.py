@@ -108,6 +108,10 @@ def test_only_what_is_no_object_is_a_single_value():
     assert is_single({"type": "object"})
     assert not is_single({"type": "object", "properties": {"value": {"type": "string"}}})
     assert not is_single({"type": "object", "properties": {"a": {}, "b": {}}})
+    assert not is_single({"type": "object", "properties": {"a": {"type": "boolean"}}})
+    assert not is_single({"type": "object", "additionalProperties": False})
+    assert is_single({"properties": 1})
+    assert is_single({"type": "object", "properties": 1, "required": 7})
 
 
 @given(SCHEMAS, st.text(max_size=20))

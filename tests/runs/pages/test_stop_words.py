@@ -48,3 +48,10 @@ def test_only_a_late_stop_is_told_that_it_was_late():
 @pytest.mark.parametrize("text", [None, "", "yesterday"])
 def test_a_time_that_is_none_is_a_question_mark(text):
     assert clock(text) == "?"
+
+
+@pytest.mark.parametrize("status", ["cancelled", "needs_reconciliation"])
+def test_a_stop_that_was_forced_says_so(status):
+    said = line(status, cancel=cancel(forced={"by": 2, "note": "", "at": "2026-01-01T12:00:09Z"}))
+    assert said.endswith(" An operator ended it without waiting for its worker.")
+    assert "operator" not in line(status, cancel=cancel(forced=None))

@@ -3,18 +3,20 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from runs.database import decide
-from runs.decisions import cancels, controls, waiting
+from runs.decisions import cancels, controls, endings, waiting
 from runs.decisions.dispatch import StepCall
+from runs.decisions.policy import RIGHTS_LOST
 from runs.ids import new_id
-from runs.models import ControlConnection, Event, OutboxRow, Question, Run
+from runs.models import ControlConnection, Event, Membership, OutboxRow, Question, Run
 from runs.ringing import client
 from runs.states import CancelReason, Status
 from runs.supervisor.lost_workers import worker_gone
 from runs.supervisor.sweeps import sweep_once
-from tests.builders import a_claim, a_dispatch, a_run, silent
+from tests.builders import a_child, a_claim, a_dispatch, a_run, silent
 
 PAST = timedelta(seconds=1)
 
@@ -42,10 +44,11 @@ def test_a_healthy_system_is_left_alone(owner):
     assert fresh.status == Status.QUEUED
 
 
-def test_a_run_whose_bell_was_lost_is_rung_again_and_not_at_each_sweep(owner):
+def test_a_run_whose_bell_was_lost_is_rung_again_and_not_at_each_sweep(owner, django_capture_on_commit_callbacks):
     run = a_run(owner)
     OutboxRow.objects.update(due_at=timezone.now() - PAST)
-    assert sweep_once() == 1
+    with django_capture_on_commit_callbacks(execute=True):
+        assert sweep_once() == 1
     assert queued_jobs() == 1
     assert sweep_once() == 0
     assert OutboxRow.objects.get(run=run).due_at > timezone.now()
@@ -162,3 +165,62 @@ def test_a_row_that_cannot_be_acted_on_does_not_keep_the_rows_behind_it_waiting(
     overdue.refresh_from_db()
     assert overdue.status == Status.CANCELLED
     assert "supervisor.row_failed" in caplog.text
+
+
+def test_a_childs_end_that_nobody_told_reaches_its_parent(owner):
+    run = a_run(owner)
+    fence = a_claim(run)
+    child = a_child(run, fence)
+    decide(waiting.wait(run_id=run.pk, fence=fence, wakes=0, waiting_for="child"), ring=silent)
+    decide(endings.finish_run(run_id=child.pk, fence=a_claim(child), status=Status.COMPLETED), ring=silent)
+    sweep_once()
+    run.refresh_from_db()
+    assert (run.status, run.open_children, run.wakes) == (Status.RUNNING, 0, 1)
+    assert not OutboxRow.objects.filter(kind="child").exists()
+
+
+def leave(owner):
+    Membership.objects.filter(user=owner.user).delete()
+
+
+def be_deactivated(owner):
+    get_user_model().objects.filter(pk=owner.user.pk).update(is_active=False)
+
+
+def only_view(owner):
+    Membership.objects.filter(user=owner.user).update(role="viewer")
+
+
+@pytest.mark.parametrize("lose", [leave, be_deactivated, only_view])
+def test_whoever_may_run_nothing_here_any_more_has_nothing_going_on_here(owner, teammate, lose):
+    """At the latest by the supervisor: a run that waits, or a shell, dispatches nothing for a long time."""
+    queued, waits, calls, other = a_run(owner), a_run(owner), a_run(owner), a_run(teammate)
+    fence = a_claim(waits)
+    decide(
+        waiting.ask(
+            run_id=waits.pk, fence=fence, step=StepCall("1", "ask", "ask", {}, "d"), question_id=new_id(),
+            prompt="?", schema={"type": "string"}, timeout_seconds=3600.0,
+        ),
+        ring=silent,
+    )  # fmt: skip
+    decide(waiting.wait(run_id=waits.pk, fence=fence, wakes=0, waiting_for="input"), ring=silent)
+    fence = a_claim(calls)
+    a_dispatch(calls, fence)
+    child = a_child(calls, fence, "2")
+    assert sweep_once() == 0
+    lose(owner)
+    sweep_once()
+    found = {run: Run.objects.get(pk=run.pk) for run in (queued, waits, calls, child, other)}
+    assert [found[run].status for run in (queued, waits, calls)] == ["cancelled", "cancelled", "cancel_requested"]
+    assert [found[run].cancel_reason for run in found] == ["policy", "policy", "policy", "parent", None]
+    assert found[calls].cancel_note == RIGHTS_LOST
+
+
+def test_a_tree_whose_budget_is_spent_is_stopped(owner):
+    run = a_run(owner, budget_tokens=10)
+    other = a_run(owner, budget_tokens=11)
+    child = a_child(run, a_claim(run))
+    a_claim(child)
+    Run.objects.filter(pk__in=[child.pk, other.pk]).update(output_tokens=10)
+    sweep_once()
+    assert [Run.objects.get(pk=r.pk).cancel_reason for r in (run, child, other)] == ["policy", "parent", None]

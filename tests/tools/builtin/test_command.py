@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import pwd
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from tools import Outcome
 from tools.builtin import run_command
 from tools.builtin.command import PROGRESS_CHARACTERS
 from tools.scope import CancelReason, Scope
+
+NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
 
 
 async def test_command_that_ends_by_itself_succeeded_whatever_its_exit_code(tmp_path: Path) -> None:
@@ -84,3 +89,45 @@ async def test_secrets_of_the_worker_do_not_reach_the_command(tmp_path: Path, mo
     assert "SHOWN=yes\n" in text
     assert f"HOME={tmp_path}\n" in text
     assert f"PATH={os.environ['PATH']}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("cat", 0, ""), ('python3 -c "input()"', 1, ""), ("read x; echo got:$x", 0, "got:\n")],
+)
+async def test_b55_a_command_that_reads_meets_the_end_at_once(
+    tmp_path: Path, command: str, code: int, said: str
+) -> None:
+    async with a_host() as host:
+        call = a_call(workspace=tmp_path, processes=host)
+        receipt = await run_command.call(call, {"command": command, "timeout_seconds": 30.0})
+    assert isinstance(receipt.value, dict)
+    assert (receipt.value["exit_code"], receipt.value["stdout"]) == (code, said)
+
+
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A workspace of nobody's, and a file of ours beside it."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "secret").write_text("hunter2")
+        (folder / "secret").chmod(0o600)
+        (folder / "workspace").mkdir(mode=0o700)
+        os.chown(folder / "workspace", *NOBODY)
+        yield folder / "workspace"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_a_command_of_somebody_else_reads_nothing_of_ours_and_ends_with_all_it_began(theirs: Path) -> None:
+    marker = a_marker()
+    command = f"id -u; id -G; touch made; cat ../secret /proc/{os.getpid()}/environ; setsid sleep {marker} &"
+    async with a_host() as host:
+        call = a_call(workspace=theirs, processes=host, user=NOBODY)
+        receipt = await run_command.call(call, {"command": command})
+    assert isinstance(receipt.value, dict)
+    assert receipt.value["stdout"] == f"{NOBODY[0]}\n{NOBODY[1]}\n"
+    assert str(receipt.value["stderr"]).count("Permission denied") == 2
+    assert theirs.joinpath("made").stat().st_uid == NOBODY[0]
+    assert receipt.proof == "process tree empty"
+    assert living(marker) == []

@@ -21,4 +21,4 @@ def model_server() -> Iterator[str]:
         ready = json.loads(lines.readline())
     yield ready["url"]
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0

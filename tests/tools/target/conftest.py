@@ -37,7 +37,7 @@ class Target:
 
 def client_for(url: str) -> httpx.Client:
     """A client that believes in no proxy."""
-    return httpx.Client(base_url=url, trust_env=False, timeout=10)
+    return httpx.Client(base_url=url, trust_env=False, timeout=60)
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
     thread = threading.Thread(target=lambda: runner.run(serve()))
     thread.start()
-    url, smtp_port = started.result(10)
+    url, smtp_port = started.result(60)
     with client_for(url) as client:
         yield Target(client, smtp_port)
     runner.get_loop().call_soon_threadsafe(stop.set)
-    thread.join(10)
+    thread.join(60)
     runner.close()

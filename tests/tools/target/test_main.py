@@ -33,7 +33,7 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Target]]:
     yield process, target
     target.http.close()
     process.kill()
-    process.wait(10)
+    process.wait(60)
 
 
 def test_killed_target_comes_back_with_its_effects(
@@ -43,7 +43,7 @@ def test_killed_target_comes_back_with_its_effects(
     invoice = target.invoice("k1", fence=3).json()
     target.http.post("/operations/k2/seal")
     process.kill()
-    process.wait(10)
+    process.wait(60)
     second, again = start(tmp_path / "state")
     assert again.count("k1") == 1
     repeated = again.invoice("k1", fence=3)
@@ -52,7 +52,7 @@ def test_killed_target_comes_back_with_its_effects(
     assert again.invoice("k2").status_code == 410
     again.http.close()
     second.terminate()
-    assert second.wait(10) == 0
+    assert second.wait(60) == 0
 
 
 def test_sigterm_ends_it_although_a_client_waits_for_its_answer(
@@ -62,12 +62,12 @@ def test_sigterm_ends_it_although_a_client_waits_for_its_answer(
     target.switch(never_answer=True)
     body = b'{"customer":"A","amount_cents":1}'
     head = b"POST /invoices HTTP/1.1\r\nhost: x\r\nidempotency-key: k1\r\ncontent-length: %d\r\n\r\n" % len(body)
-    with socket.create_connection(("127.0.0.1", target.http.base_url.port or 0), timeout=5) as waiting:
+    with socket.create_connection(("127.0.0.1", target.http.base_url.port or 0), timeout=60) as waiting:
         waiting.sendall(head + body)
         while target.count("k1") == 0:
             pass
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
         assert waiting.recv(1) == b""
 
 
@@ -94,5 +94,5 @@ def test_target_ends_with_its_parent_when_asked_to(tmp_path: Path) -> None:
     with parent.stdout as lines:
         assert json.loads(lines.readline())["ready"]
         parent.kill()
-        parent.wait(10)
+        parent.wait(60)
         assert lines.read() == ""  # the end of file comes when the child, too, has closed its output

@@ -10,7 +10,7 @@ def exchange(target: Target, sent: bytes) -> bytes:
     """Send raw bytes, then read until the target closes."""
     port = target.http.base_url.port
     assert port is not None
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         received = b""

@@ -16,9 +16,9 @@ from tools.effects import JSON
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not true():
-        assert time.monotonic() < end, "it did not become true in 10 s"
+        assert time.monotonic() < end, "it did not become true in 60 s"
         time.sleep(0.01)
 
 

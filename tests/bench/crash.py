@@ -1,0 +1,81 @@
+"""Row e: a worker is killed with -9 in mid stream: when its followers are told, and when the run goes on."""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from tests.bench.bench import Bench
+from tests.bench.client import subscribe, upgrade
+from tests.bench.figures import Figure, points
+from tests.bench.log import Log
+from tests.bench.probe import kill_to_wait_seconds, until
+from tests.bench.runs import TERMINAL, ended
+
+MUST_BE_TOLD_MS = {"p50": 250.0}
+MUST_GO_ON_MS = {"p50": 1000.0}
+RATE = 50.0
+KILL_AFTER_DELTAS = 20
+BREATHER_SECONDS = 11.0  # a worker that lives for less than 10 s is started again later and later
+WORKER = re.compile(rb'"type":"claim.started".*?"worker":"[^"]*:(\d+):[0-9a-f]+"')
+
+
+@dataclass
+class Claims:
+    """Whose claims a follower is told of, and what comes after a kill."""
+
+    log: Log = field(default_factory=lambda: Log(watch=TERMINAL))
+    pids: list[int] = field(default_factory=list)
+    killed_at: float = 0.0
+    told_at: float = 0.0
+    went_on_at: float = 0.0
+
+    def take(self, message: bytes) -> None:
+        """Take one message."""
+        self.log.take(message)
+        now = time.time()
+        self.pids += [int(pid) for pid in WORKER.findall(message)]
+        if self.killed_at and not self.told_at and b'"type":"claim.lost"' in message:
+            self.told_at = now
+        if self.told_at and not self.went_on_at and len(self.pids) > 1 and b'"type":"text.delta"' in message:
+            self.went_on_at = now
+
+
+async def killed_worker(bench: Bench) -> AsyncIterator[Figure]:
+    """Two workers with parents of their own; the one that carries the run is killed, the other takes it."""
+    told: list[float] = []
+    went_on: list[float] = []
+    is_exact = True
+    with bench.site.another_worker():
+        for number in range(bench.scale.kills):
+            if number:
+                await asyncio.sleep(BREATHER_SECONDS)
+            claims = await _kill(bench)
+            told.append(claims.told_at - claims.killed_at)
+            went_on.append(claims.went_on_at - claims.killed_at)
+            is_exact = is_exact and not claims.log.problems and "run.cancelled" in claims.log.arrivals
+    async with bench.client.following(await bench.client.create(n=1), Log()) as follower:
+        await ended(follower)  # the site's own worker is back: what is measured next needs it
+    floor = points(kill_to_wait_seconds(20))
+    for row, what, found, must in (
+        ("e.noticed", "worker SIGKILL -> its follower is told", told, MUST_BE_TOLD_MS),
+        ("e.goes_on", "worker SIGKILL -> the next text of the run, by another worker", went_on, MUST_GO_ON_MS),
+    ):
+        yield Figure(row=row, what=what, unit="ms", ours=points(found), must=must, baseline=floor,
+                     baseline_is="kill -> waitpid here", samples=len(found), is_exact=is_exact)  # fmt: skip
+
+
+async def _kill(bench: Bench) -> Claims:
+    run, claims = await bench.client.create(n=10**6, rate=RATE), Claims()
+    address = bench.client.address
+    follower = await subscribe(address, upgrade(address, run.path()), claims.take)
+    await until(lambda: claims.pids and run.probe.deltas >= KILL_AFTER_DELTAS, 60, "the model to stream")
+    claims.killed_at = time.time()
+    os.kill(claims.pids[-1], signal.SIGKILL)
+    await until(lambda: claims.went_on_at, 60, "the run to go on")
+    await bench.client.cancel(run)
+    await ended(follower)
+    return claims

@@ -1,0 +1,1 @@
+"""What shells promise, shown on the real installation: `make chaos ARGS=shells`."""

@@ -1,0 +1,60 @@
+"""The two drivers of decisions: what was committed by them was committed for good."""
+
+import pytest
+from django.db import OperationalError, connection
+from psycopg.conninfo import make_conninfo
+
+from runs import database
+from runs.database import Database, conninfo, decide, fetch
+from runs.decisions.core import Decision, Query
+from runs.execution.writer import connect_by
+from tests.builders import silent
+from tests.config.test_postgresql import end_the_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def ask_how() -> Decision[str]:
+    rows = yield Query("select current_setting('synchronous_commit') as how", {})
+    return str(rows[0]["how"])
+
+
+def of_a_server_that(setting: str) -> str:
+    return make_conninfo(conninfo(), options=f"-c lock_timeout=2000 -c synchronous_commit={setting}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "how"), [("off", "on"), ("on", "on"), ("local", "local"), ("remote_apply", "remote_apply")]
+)
+async def test_a_server_that_answers_before_it_has_stored_stores_our_decisions_first(setting: str, how: str) -> None:
+    async with Database.open(ring=silent, dsn=of_a_server_that(setting)) as opened:
+        assert await opened.decide(ask_how()) == how
+    writing = await connect_by(of_a_server_that(setting))()
+    try:
+        cursor = await writing.execute("select current_setting('synchronous_commit') as how")
+        assert await cursor.fetchall() == [{"how": how}]
+    finally:
+        await writing.close()
+
+
+@pytest.mark.parametrize(("setting", "how"), [("off", "on"), ("remote_apply", "remote_apply")])
+def test_the_same_holds_for_djangos_connection(setting: str, how: str) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"set synchronous_commit = {setting}")
+        database._ready.discard(connection.connection)  # as one that was opened just now
+        assert decide(ask_how(), ring=silent) == how
+    finally:
+        connection.close()
+
+
+def test_a_connection_that_breaks_before_its_first_decision_breaks_as_any_other() -> None:
+    """As Django's error, by which a supervisor knows that the database is away, and a request is told so."""
+    end_the_session()
+    database._ready.discard(connection.connection)  # as one that was opened just now
+    for use in (lambda: decide(ask_how(), ring=silent), lambda: fetch("select 1", {})):
+        with pytest.raises(OperationalError):
+            use()
+        assert connection.errors_occurred  # so that it is replaced
+        connection.errors_occurred = False
+    connection.close()

@@ -1,0 +1,1 @@
+"""Terminals: PTYs that outlive whoever looks at them, and whoever started them."""
