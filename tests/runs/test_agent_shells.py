@@ -54,9 +54,9 @@ def test_nothing_goes_into_a_shell_that_is_stopping(shell: Shell) -> None:
 
 
 def test_nor_does_a_claim_type_whose_run_waits(shell: Shell) -> None:
-    """Its fence is the newest still, and it holds the run no more."""
+    """Also by the newest fence: nobody holds a run that waits."""
     waiting = {"status": "waiting", "waiting_for": "child", "lease_owner": None, "lease_until": None}
-    Run.objects.filter(pk=shell.run.parent_id).update(**waiting)
+    Run.objects.filter(pk=shell.run.parent_id).update(**waiting, fence=fence_of(shell) + 1)
     assert not asked(shell).may
 
 
