@@ -15,7 +15,7 @@ from runs.execution.held import Held
 from runs.execution.lease import LeaseKeeper
 from runs.frames import Origin
 from runs.states import CancelReason
-from tests.runs.execution.conftest import Bench, Made, OpenWorker, until
+from tests.runs.execution.conftest import Bench, Made, OpenWorker, script, until
 from tools.permit import Permit
 from tools.scope import CancelReason as Reason
 from tools.scope import Scope, boottime
@@ -59,11 +59,17 @@ async def a_held_run(bench: Bench, *, seconds: float = 3.5) -> tuple[Made, Held]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short times, so that waiting for their end is quick."""
-    for name, value in {
-        "RENEW_EVERY_SECONDS": "0.3",
-        "MAX_BLOCK_SECONDS": "0.5",
-        "STOP_DEADLINE_SECONDS": "0.6",
-    }.items():
+    yield from _limited(monkeypatch, RENEW_EVERY_SECONDS="0.3", MAX_BLOCK_SECONDS="0.5", STOP_DEADLINE_SECONDS="0.6")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Renewals so far apart that none of them tells a worker anything."""
+    yield from _limited(monkeypatch, LEASE_SECONDS="600", RENEW_EVERY_SECONDS="150")
+
+
+def _limited(monkeypatch: pytest.MonkeyPatch, **values: str) -> Iterator[None]:
+    for name, value in values.items():
         monkeypatch.setenv(f"OUTLIVE_{name}", value)
     limits.cache_clear()
     yield
@@ -182,3 +188,18 @@ async def test_a_blocked_loop_that_ignores_a_cancel_ends_the_process(
         assert len(deaths) == 1
         assert held.prefix in killed.killed
         await keeper.close()
+
+
+async def test_a_worker_that_writes_to_a_run_of_another_lets_go_at_once(a_worker: OpenWorker, patient: None) -> None:
+    """The first commit that finds another fence says so, minutes before the next renewal would."""
+
+    async def tested(ctx: RunContext) -> str:
+        return (await ctx.model(script(text="word " * 100_000, rate=200))).text
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        advancing = bench.advancing(run)
+        await bench.until_event(run, "text.delta")
+        assert await bench.decide(claims.take_from_dead(run_id=run.pk, worker="worker-a"))
+        await asyncio.wait_for(advancing, 60)
+        assert (await bench.types(run))[-1] == "claim.lost"
