@@ -22,6 +22,7 @@ from tools.spec import ToolSpec
 
 logger = logging.getLogger(__name__)
 LOOK_UP_TIMEOUT_SECONDS = 5.0
+WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds between look-ups; the last one again and again
 BATCH = 50
 
 DUE = """
@@ -63,7 +64,7 @@ def _verify(operation: dict[str, Any]) -> bool:
         if _settle(operation, found.found, "look_up", detail, sealed=found.sealed):
             return True
     gives_up = operation["is_old"] and found.found is not True  # a "yes" that somebody's decision overtook: look again
-    wait = None if gives_up else min(8.0, 2.0 ** operation["look_ups"])
+    wait = None if gives_up else WAITS[min(operation["look_ups"], len(WAITS) - 1)]
     if gives_up:  # the last one of ours, or one that an operator asked for: what it found is for people to read
         _keep_answer(operation, found)
     decide(operations.plan_look_up(operation_id=operation["id"], seconds=wait))

@@ -35,6 +35,17 @@ def test_an_operation_whose_tool_is_gone_does_not_keep_the_others_waiting(owner)
     assert (gone.next_look_up_at is None, other.next_look_up_at) == (False, None)
 
 
+@pytest.mark.parametrize(("look_ups", "seconds"), [(0, 1), (1, 2), (2, 4), (3, 8), (2000, 8)])
+def test_a_target_that_cannot_tell_is_asked_later_each_time(owner, look_ups, seconds):
+    """Of a target whose answers may land for hours there may be thousands."""
+    operation = an_unknown_operation(owner, tool="long_gone", look_ups=look_ups)
+    before = timezone.now()
+    assert verify_once() == 0
+    operation.refresh_from_db()
+    assert before + timedelta(seconds=seconds) <= operation.next_look_up_at
+    assert operation.next_look_up_at <= timezone.now() + timedelta(seconds=seconds)
+
+
 def give_up_on(operation):
     """Let the bounded time of the supervisor's own look-ups be over."""
     past = timezone.now() - timedelta(hours=1)
