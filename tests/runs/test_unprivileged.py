@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import LazySettings
+from django.core.management import CommandError, call_command
 
 from runs.unprivileged import command_user, home_of, make_workspace, shell_user, workspaces
 from tools.errors import ToolError
@@ -98,3 +99,10 @@ def test_who_they_run_as_is_set_for_each(settings: LazySettings) -> None:
     settings.COMMAND_USER = "somebody-who-is-not-there"
     with pytest.raises(ToolError, match="OUTLIVE_COMMAND_USER"):
         command_user()
+
+
+def test_workers_whose_commands_have_no_user_do_not_begin(settings: LazySettings) -> None:
+    """One line that names the setting, and no parent that starts dying workers again and again."""
+    settings.COMMAND_USER = "nobody-of-this-name"
+    with pytest.raises(CommandError, match=r"^There is no user 'nobody-of-this-name' .*OUTLIVE_COMMAND_USER"):
+        call_command("outlive_workers", "--count", "1")

@@ -3,9 +3,11 @@
 import os
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runs.execution.parent import Parent
+from runs.unprivileged import command_user
+from tools.errors import ToolError
 
 
 class Command(BaseCommand):
@@ -20,5 +22,9 @@ class Command(BaseCommand):
         parser.add_argument("--queue", default="default")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Look after the workers until SIGTERM."""
+        """Look after the workers until SIGTERM. Raises: CommandError when the commands of tools have no user here."""
+        try:
+            command_user()
+        except ToolError as error:
+            raise CommandError(error.message) from None
         Parent(count=max(1, options["count"]), queue=options["queue"]).run()
