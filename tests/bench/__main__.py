@@ -34,6 +34,7 @@ ROWS: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "d.behind": behind.caught_up,
     "d.floor": behind.below_floor,
     "e": crash.killed_worker,
+    "e.lost": crash.lost_host,
     "f.runs": throughput.whole_runs,
     "f.steps": throughput.durable_steps,
     "g.each": idle.kilobytes_each,

@@ -24,6 +24,7 @@ class Scale:
     trees: int  # c: at the same time
     behind: int  # d: events
     kills: int  # e: one after another
+    lost_hosts: int  # e
     runs: int  # f: one-token runs, 16 in flight
     steps: int  # f: durable steps of one run; of many, a tenth of it each
     idle: int  # g: followers that wait
@@ -49,6 +50,7 @@ FULL = Scale(
     trees=40,
     behind=10_000,
     kills=6,
+    lost_hosts=5,
     runs=600,
     steps=500,
     idle=1000,
@@ -73,6 +75,7 @@ QUICK = Scale(
     trees=2,
     behind=700,
     kills=1,
+    lost_hosts=1,
     runs=16,
     steps=10,
     idle=20,

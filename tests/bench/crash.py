@@ -1,4 +1,4 @@
-"""Row e: a worker is killed with -9 in mid stream: when its followers are told, and when the run goes on."""
+"""Row e: a worker, or all of its host, dies in mid stream: when the followers are told, and when the run goes on."""
 
 import asyncio
 import os
@@ -8,15 +8,18 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from runs.conf import limits
 from tests.bench.bench import Bench
-from tests.bench.client import subscribe, upgrade
+from tests.bench.client import Subscription, subscribe, upgrade
 from tests.bench.figures import Figure, points
 from tests.bench.log import Log
 from tests.bench.probe import kill_to_wait_seconds, until
-from tests.bench.runs import TERMINAL, ended
+from tests.bench.runs import TERMINAL, Run, ended
+from tests.bench.site import children_of
 
 MUST_BE_TOLD_MS = {"p50": 250.0}
 MUST_GO_ON_MS = {"p50": 1000.0}
+MUST_MISS_A_HOST_MS = {"p50": 6000.0}
 RATE = 50.0
 KILL_AFTER_DELTAS = 20
 BREATHER_SECONDS = 11.0  # a worker that lives for less than 10 s is started again later and later
@@ -68,14 +71,43 @@ async def killed_worker(bench: Bench) -> AsyncIterator[Figure]:
                      baseline_is="kill -> waitpid here", samples=len(found), is_exact=is_exact)  # fmt: skip
 
 
-async def _kill(bench: Bench) -> Claims:
-    run, claims = await bench.client.create(n=10**6, rate=RATE), Claims()
-    address = bench.client.address
-    follower = await subscribe(address, upgrade(address, run.path()), claims.take)
-    await until(lambda: claims.pids and run.probe.deltas >= KILL_AFTER_DELTAS, 60, "the model to stream")
+async def lost_host(bench: Bench) -> AsyncIterator[Figure]:
+    """A worker and the parent that would have seen it die are gone at once: only the lease tells."""
+    told: list[float] = []
+    went_on: list[float] = []
+    is_exact = True
+    for _ in range(bench.scale.lost_hosts):
+        with bench.site.another_worker() as parent:
+            claims = await _kill(bench, parent.pid)
+        told.append(claims.told_at - claims.killed_at)
+        went_on.append(claims.went_on_at - claims.killed_at)
+        is_exact = is_exact and not claims.log.problems and "run.cancelled" in claims.log.arrivals
+    lease = {"p50": 1e3 * limits().lease_seconds}
+    yield Figure(row="e.lost", what="host lost -> its follower is told", unit="ms", ours=points(told),
+                 must=MUST_MISS_A_HOST_MS, baseline=lease, baseline_is="the lease", samples=len(told),
+                 is_exact=is_exact, more={"goes_on": points(went_on)})  # fmt: skip
+
+
+async def _kill(bench: Bench, parent: int | None = None) -> Claims:
+    """Kill who carries a run: any worker, or this parent with its worker, which dies with it."""
+    run, claims, follower = await _carried(bench, parent)
+    await until(lambda: run.probe.deltas >= KILL_AFTER_DELTAS, 60, "the model to stream")
     claims.killed_at = time.time()
-    os.kill(claims.pids[-1], signal.SIGKILL)
+    os.kill(parent or claims.pids[-1], signal.SIGKILL)
     await until(lambda: claims.went_on_at, 60, "the run to go on")
     await bench.client.cancel(run)
     await ended(follower)
     return claims
+
+
+async def _carried(bench: Bench, parent: int | None) -> tuple[Run, Claims, Subscription]:
+    """Start runs until one is carried by a worker of this parent; the others are stopped."""
+    address = bench.client.address
+    while True:
+        run, claims = await bench.client.create(n=10**6, rate=RATE), Claims()
+        follower = await subscribe(address, upgrade(address, run.path()), claims.take)
+        await until(lambda claims=claims: claims.pids, 60, "a worker to claim the run")
+        if parent is None or claims.pids[-1] in children_of(parent):
+            return run, claims, follower
+        await bench.client.cancel(run)
+        await ended(follower)

@@ -41,16 +41,15 @@ class Site:
 
     def worker_pids(self) -> list[int]:
         """Find the worker processes (the children of their parent)."""
-        text = Path(f"/proc/{self.workers_pid}/task/{self.workers_pid}/children").read_text()
-        return [int(pid) for pid in text.split()]
+        return children_of(self.workers_pid)
 
     @contextlib.contextmanager
-    def another_worker(self) -> Iterator[None]:
-        """Have a second worker with a parent of its own for the length of a block."""
+    def another_worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Have a second worker with a parent of its own for the length of a block; gives that parent."""
         environ = site_environ(self.folder, self.base)
         with running_program("spare", PROGRAMS["workers"], self.folder, environ) as process:
             await_text("worker.ready", process, self.folder / "spare.log")
-            yield
+            yield process
 
     @contextlib.contextmanager
     def workers_stopped(self) -> Iterator[None]:
@@ -63,6 +62,11 @@ class Site:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+
+def children_of(pid: int) -> list[int]:
+    """Find the processes that a process has started and not collected."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def prepare() -> str:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "a", "b.delay.1", "b.delay.3", "b.rate.1", "b.rate.2", "b.rate.3", "b.whole", "b.stuck",
     "c.process", "c.streaming", "c.queued", "c.stubborn", "c.setsid", "c.stubborn_setsid", "d.behind", "d.floor",
-    "e.noticed", "e.goes_on", "f.runs", "f.steps.1", "f.steps.50",
+    "e.noticed", "e.goes_on", "e.lost", "f.runs", "f.steps.1", "f.steps.50",
     "g.socket", "g.sse", "g.crowd", "h.echo", "h.flood", "h.ctrl_c", "h.reattach", "h.idle",
 }  # fmt: skip
 HAVE_BASELINE = ROWS - {"b.whole", "d.floor", "h.reattach", "h.idle"}
