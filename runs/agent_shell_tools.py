@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from asgiref.sync import sync_to_async
 from pydantic import Field
 
 from runs.agent_shells import Place, Standing, find_place, may_type, read_standing
+from runs.database import read_in_thread
 from runs.decisions.shells import RUN_COMMAND
 from tools.call import ToolCall
 from tools.effects import JSON, Effect, Outcome, Receipt
@@ -37,7 +37,7 @@ type Path = Annotated[str, Field(max_length=200)]
 
 async def _adopt(call: ToolCall, arguments: Mapping[str, Any]) -> Receipt | None:
     """Follow the command that an older claim has typed, or prove that it has not, and that nobody will."""
-    place = await sync_to_async(find_place)(call.run_id, arguments["shell"])
+    place = await read_in_thread(find_place, call.run_id, arguments["shell"])
     return await _follow(call, place, arguments)
 
 
@@ -52,7 +52,7 @@ async def run_in_shell(
     timeout_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 120.0,
 ) -> Receipt:
     """Type a command into a shell that this run has opened, and wait for its end."""
-    place = await sync_to_async(find_place)(call.run_id, shell)
+    place = await read_in_thread(find_place, call.run_id, shell)
     try:
         line = as_line(command)
     except ValueError as error:
@@ -71,7 +71,7 @@ async def run_in_shell(
 
 async def _adopt_keys(call: ToolCall, arguments: Mapping[str, Any]) -> Receipt | None:
     """Say whether the keys that an older claim had typed have gone in; nobody types them any more."""
-    place = await sync_to_async(find_place)(call.run_id, arguments["shell"])
+    place = await read_in_thread(find_place, call.run_id, arguments["shell"])
     try:
         async with _attached(call, place, FROM_NOW) as terminal:
             if Command(terminal, call.operation_key).line is not None:
@@ -84,7 +84,7 @@ async def _adopt_keys(call: ToolCall, arguments: Mapping[str, Any]) -> Receipt |
 @tool(effect=Effect.WRITE, look_up=None, adopt=_adopt_keys, name="shell_type", timeout_seconds=TYPING_SECONDS)
 async def type_in_shell(call: ToolCall, shell: Path, text: Annotated[str, Field(max_length=MOST_KEYS)]) -> Receipt:
     """Type keys into a shell that this run has opened, whatever runs there."""
-    place = await sync_to_async(find_place)(call.run_id, shell)
+    place = await read_in_thread(find_place, call.run_id, shell)
     async with _attached(call, place, FROM_NOW) as terminal:
         typed = Command(terminal, call.operation_key)
         if not await _type(call, place, typed, terminal, text=text, keys=True):
@@ -95,7 +95,7 @@ async def type_in_shell(call: ToolCall, shell: Path, text: Annotated[str, Field(
 @tool(effect=Effect.READ, name="shell_screen", timeout_seconds=10.0)
 async def read_screen(call: ToolCall, shell: Path) -> str:
     """Read what stands on the screen of a shell that this run has opened."""
-    place = await sync_to_async(find_place)(call.run_id, shell)
+    place = await read_in_thread(find_place, call.run_id, shell)
     call.open()
     if call.terminals is None:
         raise ToolError("This worker has no terminals.", code="no_terminals")
@@ -140,7 +140,7 @@ async def _type(
     call: ToolCall, place: Place, typed: Command, terminal: Terminal, *, text: str, keys: bool = False
 ) -> bool:
     """Have it typed, if the database says so now. False: nothing goes in, now or later. Raises: OutcomeUnknown."""
-    asked = await sync_to_async(may_type)(place, call.fence)
+    asked = await read_in_thread(may_type, place, call.fence)
     if not asked.may:
         return False
     until = call.permit.void_at
@@ -165,7 +165,7 @@ async def _follow(call: ToolCall, place: Place, arguments: Mapping[str, Any]) ->
                     return _never_typed()
                 receipt = await _until_end(call, place, typed, terminal, arguments["timeout_seconds"])
         except ToolError:
-            receipt = _judge_end(await sync_to_async(read_standing)(place))
+            receipt = _judge_end(await read_in_thread(read_standing, place))
         if receipt is not None:
             return receipt
         if call.scope.reason in LETS_GO:
@@ -190,7 +190,7 @@ async def _until_end(
             return _done(typed, timed_out=True)
         is_late = typed.line is not None and now > typed.line["at"] + timeout_seconds
         if is_late and call.scope.reason is None and now > (typed_again_at or 0.0) + AGAIN_SECONDS:
-            asked = await sync_to_async(may_type)(place, call.fence)
+            asked = await read_in_thread(may_type, place, call.fence)
             if asked.may:
                 terminal.line(call.operation_key, interrupt=True, until=now + AGAIN_SECONDS, over=asked.over)
                 interrupted_at = interrupted_at or now

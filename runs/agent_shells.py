@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import close_old_connections
-
 from runs.database import fetch
 from runs.ids import parse_id, text_id
 from runs.states import OperationState
@@ -67,7 +65,7 @@ class Standing:
 
 def find_place(run_id: str, path: str) -> Place:
     """Find the shell that a run has opened at a step. Raises: ToolError."""
-    rows = _read(PLACE, parent=parse_id("run", run_id), path=path)
+    rows = fetch(PLACE, {"parent": parse_id("run", run_id), "path": path})
     if not rows:
         raise ToolError("This run has opened no shell there.", code="no_shell")
     return Place(**rows[0])
@@ -75,13 +73,13 @@ def find_place(run_id: str, path: str) -> Place:
 
 def may_type(place: Place, fence: int) -> Asked:
     """Ask whether the claim of this fence may type; good for as long as its permit is."""
-    rows = _read(MAY_TYPE, shell=place.shell, fence=fence)
+    rows = fetch(MAY_TYPE, {"shell": place.shell, "fence": fence})
     return Asked(bool(rows[0]["may"]), int(rows[0]["over"])) if rows else Asked(False, 0)
 
 
 def read_standing(place: Place) -> Standing:
     """Read how a shell stands."""
-    return judge(_read(STANDING, shell=place.shell)[0])
+    return judge(fetch(STANDING, {"shell": place.shell})[0])
 
 
 def judge(row: dict[str, Any]) -> Standing:
@@ -89,8 +87,3 @@ def judge(row: dict[str, Any]) -> Standing:
     state = row["operation"]
     is_gone = state in _GONE or (state is None and row["is_over"])
     return Standing(row["is_over"], row["is_held"], is_gone, state == OperationState.UNKNOWN)
-
-
-def _read(sql: str, **params: Any) -> list[dict[str, Any]]:
-    close_old_connections()
-    return fetch(sql, params)

@@ -6,15 +6,18 @@ outbox, the poll of the hubs and the supervisor make up for it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 from weakref import WeakSet
 
 import psycopg
-from django.db import OperationalError, connection, transaction
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
@@ -30,6 +33,7 @@ logger = logging.getLogger(__name__)
 type Ringer = Callable[[Sequence[Effect]], None]
 # What was answered stands, also after a crash of the server (RULES H10). A stronger setting stays as it is.
 BE_DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
+AWAY_SECONDS, AGAIN_SECONDS = 30.0, 0.1  # as long as the pool waits for a connection, and how often a read is tried
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _ready: WeakSet[Any] = WeakSet()  # Django's connections that are set up for decisions
 
@@ -68,6 +72,29 @@ def fetch(sql: str, params: Mapping[str, Any]) -> list[Row]:
     raw = _ready_connection()
     with connection.wrap_database_errors, _cursor(raw) as cursor:
         return cursor.execute(sql, params).fetchall()
+
+
+async def read_in_thread[T](read: Callable[..., T], *args: Any) -> T:
+    """Read by Django's models from a worker's loop, again and again while PostgreSQL is being restarted.
+
+    The thread's connection lives as long as the worker, and outside of requests nobody else lets a broken one go.
+    `read` must only read. Raises: OperationalError or InterfaceError when the database is away for AWAY_SECONDS.
+    """
+    give_up_at = time.monotonic() + AWAY_SECONDS
+    while True:
+        try:
+            return await sync_to_async(_read_afresh)(read, *args)
+        except (OperationalError, InterfaceError) as error:
+            if time.monotonic() > give_up_at:
+                raise
+            logger.warning("database.read_again", extra={"error": str(error).strip()[:200]})
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _read_afresh[T](read: Callable[..., T], *args: Any) -> T:
+    if not connection.in_atomic_block:
+        close_old_connections()
+    return read(*args)
 
 
 def _ready_connection() -> Any:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import close_old_connections
 from pydantic import Field
 
 from runs.access import actor_for
 from runs.conf import limits
+from runs.database import read_in_thread
 from runs.execution.receipts import as_json
 from runs.ids import new_id, parse_id, text_id
 from runs.models import Shell, ShellTarget
@@ -42,7 +41,7 @@ MEMORY_MB, PROCESSES, OPEN_FILES = 4096, 512, 4096
 
 async def _adopt(call: ToolCall, arguments: Mapping[str, Any]) -> Receipt | None:
     """Own the terminal that an older claim has started."""
-    return await _hold(call, _terminals(call), await sync_to_async(_shell_of)(call.run_id))
+    return await _hold(call, _terminals(call), await read_in_thread(_shell_of, call.run_id))
 
 
 @tool(
@@ -61,8 +60,8 @@ async def open_shell(
 ) -> Receipt:
     """Open a terminal, for people to type in, and wait for the end of its program."""
     terminals = _terminals(call)
-    shell = await sync_to_async(_shell_of)(call.run_id)
-    plan = await sync_to_async(_plan)(shell, call.workspace, call.settings, terminals.folder)
+    shell = await read_in_thread(_shell_of, call.run_id)
+    plan = await read_in_thread(_plan, shell, call.workspace, call.settings, terminals.folder)
     call.open()
     try:
         await terminals.start(plan)
@@ -130,7 +129,6 @@ def _receipt(reason: CancelReason | None, proof: TreeProof) -> Receipt:
 
 
 def _shell_of(run_id: str) -> Shell:
-    close_old_connections()
     shells = Shell.objects.select_related("run__created_by", "tenant", "target")
     shell = shells.filter(run=parse_id("run", run_id)).first()
     if shell is None:

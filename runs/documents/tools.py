@@ -3,10 +3,9 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connection
 from pydantic import Field
 
+from runs.database import read_in_thread
 from runs.documents.search import find_passages
 from runs.ids import BadId, parse_id, text_id
 from runs.models import Document, Passage
@@ -25,7 +24,7 @@ async def search_documents(
 ) -> JSON:
     """Search the uploaded documents for passages that answer a question. Returns the best passages with their file."""
     call.open()
-    return await sync_to_async(_search)(UUID(call.tenant_id), query, documents, limit)
+    return await read_in_thread(_search, UUID(call.tenant_id), query, documents, limit)
 
 
 @tool(effect="read", timeout_seconds=20)
@@ -37,11 +36,10 @@ async def read_document(
 ) -> JSON:
     """Read passages of one uploaded document, by its id or file name, from passage number `first` on."""
     call.open()
-    return await sync_to_async(_read)(UUID(call.tenant_id), document, first, count)
+    return await read_in_thread(_read, UUID(call.tenant_id), document, first, count)
 
 
 def _search(tenant_id: UUID, query: str, documents: list[str] | None, limit: int) -> JSON:
-    _drop_broken_connection()
     visible = Document.objects.filter(tenant_id=tenant_id)
     missing: list[JSON] = []
     if documents is not None:
@@ -67,7 +65,6 @@ def _search(tenant_id: UUID, query: str, documents: list[str] | None, limit: int
 
 
 def _read(tenant_id: UUID, text: str, first: int, count: int) -> JSON:
-    _drop_broken_connection()
     visible = Document.objects.filter(tenant_id=tenant_id)
     pk = _document_id(text)
     document = visible.filter(pk=pk).first() if pk else visible.filter(name=text).order_by("created_at", "pk").last()
@@ -83,12 +80,6 @@ def _read(tenant_id: UUID, text: str, first: int, count: int) -> JSON:
         "passages": [_passage(passage, document) for passage in found[:count]],
         "next": found[count].ordinal if len(found) > count else None,
     }
-
-
-def _drop_broken_connection() -> None:
-    """Let a dead connection go: this thread lives as long as its worker, and outside a request nobody else does it."""
-    if not connection.in_atomic_block:
-        close_old_connections()
 
 
 def _passage(passage: Passage, document: Document) -> dict[str, Any]:

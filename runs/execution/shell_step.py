@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user_model
 
 from runs import shells
@@ -15,6 +14,7 @@ from runs.agents.errors import ChildFailed, ToolFailed
 from runs.agents.registry import get_agent
 from runs.agents.shell import CommandEnd
 from runs.creating import SHELL
+from runs.database import read_in_thread
 from runs.decisions.cancels import request_cancel
 from runs.decisions.claims import Lost
 from runs.decisions.creation import NewRun
@@ -49,7 +49,7 @@ async def open_shell(claim: Claim, target: str, rows: int, cols: int, title: str
     if stored is None:
         await claim.pass_boundary()
         try:
-            child, shell = await sync_to_async(_describe)(claim, asked, title)
+            child, shell = await read_in_thread(_describe, claim, asked, title)
         except OutliveError as refusal:  # no step: nothing was begun, and the next walk refuses it again
             raise ChildFailed(SHELL, refusal.code, refusal.message) from refusal
         await begin_child(claim, step, child, shell)

@@ -18,7 +18,11 @@ from tools.builtin import create_invoice, run_command
 from tools.trust import trust
 
 REQUEST_SECONDS = 1.0
-What = Literal["model", "read", "idempotent", "checked", "plain", "command", "input", "stop", "block"]
+What = Literal[
+    "model", "read", "idempotent", "checked", "plain", "command", "input", "stop", "block",
+    "gather", "child", "timer", "retry", "shell",
+]  # fmt: skip
+NAP_SECONDS = 4.0  # longer than what a worker sleeps through (runs/execution/waiting_steps.py)
 BLOCK_SECONDS = 12.0
 
 
@@ -96,9 +100,7 @@ async def chaos(ctx: RunContext, request: ChaosRequest) -> str:
 async def _do(ctx: RunContext, request: ChaosRequest) -> str:
     match request.what:
         case "model":
-            script: dict[str, Any] = {"key": request.key, "n": 30} | ({"hold_at": 15} if request.hold else {})
-            reply = await ctx.model([Message("user", json.dumps({"scripted": script}))], model="scripted")
-            return f"{len(reply.text)} characters"
+            return await _talk(ctx, request)
         case "read":
             return str(await ctx.tool(look_around, word=request.key))
         case "idempotent":
@@ -113,12 +115,39 @@ async def _do(ctx: RunContext, request: ChaosRequest) -> str:
             await ctx.tool(plain_write, word=request.key)
         case "input":
             return str((await ctx.ask("Go on?", schema=Approval)).approve)
+        case "gather":
+            invoice = ctx.tool(create_invoice, customer=request.key, cents=1)
+            _, said = await ctx.gather(invoice, _talk(ctx, request))
+            return str(said)
+        case "child":
+            return str(await ctx.spawn("chaos", request.model_copy(update={"what": "gather"})))
+        case "timer":
+            await ctx.sleep(NAP_SECONDS)
+        case "retry":
+            await ctx.tool(create_invoice, customer=request.key, cents=1)
+            if ctx.attempt == 1:
+                raise RuntimeError("The first attempt fails.")
+            return await _talk(ctx, request)
+        case "shell":
+            shell = await ctx.shell()
+            done = await shell.run(_long(request), timeout_seconds=600)
+            return f"exit {done.exit_code}: {done.output.strip()}"
         case "command" | "stop":
-            path = os.path.join(os.environ["BENCH_TOK"], request.key)
-            long = f"echo begun; touch {path}.begun; while [ ! -e {path}.release ]; do sleep 0.05; done; echo over"
             try:
-                ended: Any = await ctx.tool(run_command, command=long, timeout_seconds=600)
+                ended: Any = await ctx.tool(run_command, command=_long(request), timeout_seconds=600)
                 return f"exit {ended['exit_code']}, output {'lost' if ended.get('output_lost') else 'kept'}"
             except ToolFailed as error:
                 return error.code
     return "done"
+
+
+async def _talk(ctx: RunContext, request: ChaosRequest) -> str:
+    script: dict[str, Any] = {"key": request.key, "n": 30} | ({"hold_at": 15} if request.hold else {})
+    reply = await ctx.model([Message("user", json.dumps({"scripted": script}))], model="scripted")
+    return f"{len(reply.text)} characters"
+
+
+def _long(request: ChaosRequest) -> str:
+    """A command that says when it has begun and ends once it may."""
+    path = os.path.join(os.environ["BENCH_TOK"], request.key)
+    return f"echo begun; touch {path}.begun; while [ ! -e {path}.release ]; do sleep 0.05; done; echo over"

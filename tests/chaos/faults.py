@@ -32,11 +32,13 @@ def kill_worker(site: Site, run_id: str) -> None:
 @contextlib.contextmanager
 def frozen_worker(site: Site, run_id: str) -> Iterator[None]:
     """SIGSTOP the holder until somebody else has the run or has ended it; SIGCONT after the block."""
-    pid, before = site.holder(run_id), site.row(run_id)
+    held = site.held(run_id)
+    its_run, pid = held or (run_id, site.holder(run_id))
+    fence = site.row(its_run)["fence"]
     os.kill(pid, signal.SIGSTOP)
     try:
         give_up_at = time.monotonic() + FROZEN_SECONDS
-        while before["lease_owner"] and site.row(run_id)["fence"] == before["fence"]:
+        while held and site.row(its_run)["fence"] == fence:
             assert time.monotonic() < give_up_at, "nobody took over from the frozen worker"
             time.sleep(0.05)
         yield

@@ -14,6 +14,7 @@ from tests.stack import Probe, wait_until
 
 CELL_SECONDS = 90.0
 MID = "in the middle"
+TALKS, WAITS = {"model", "gather", "child", "retry"}, {"input", "timer"}
 LOSES_THE_HOLDER = {"kill worker", "freeze worker"}
 _number = itertools.count()
 
@@ -42,6 +43,11 @@ SCENARIOS = [
     Scenario("command", (SENT, MID, ANSWERED), may_need_a_person=_lost(SENT)),  # no ward has begun: nobody can tell
     Scenario("input", (MID,)),
     Scenario("stop", (MID, "before_settle"), end="cancelled"),
+    Scenario("gather", (SENT, MID)),
+    Scenario("child", (MID, "before_end")),  # the seam is passed by the child first
+    Scenario("timer", (MID,)),
+    Scenario("retry", (MID,)),
+    Scenario("shell", (MID,)),
 ]
 
 
@@ -97,6 +103,8 @@ def run_cell(site: Site, cell: Cell) -> Outcome:
     go = _arm(site, cell.place, key)
     run_id = site.start(key, what, hold=cell.place == MID)
     held = Path(site.stack.tokens / key)
+    if what == "retry":
+        site.retry(run_id)
     if what == "stop":
         wait_until(lambda: _has(held, ".begun"), what=f"the command of {cell}")
         site.stop(run_id)
@@ -137,9 +145,9 @@ def _arm(site: Site, place: str, key: str) -> Path:
 def _is_there(site: Site, cell: Cell, run_id: str, held: Path, go: Path) -> bool:
     if cell.place != MID:
         return _has(go, ".reached")
-    if cell.scenario.what == "model":
+    if cell.scenario.what in TALKS:
         return Probe(held).deltas >= 15
-    if cell.scenario.what == "input":
+    if cell.scenario.what in WAITS:
         return bool(site.row(run_id)["status"] == "waiting")
     return _has(held, ".begun")
 

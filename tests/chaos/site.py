@@ -1,6 +1,8 @@
 """One installation for chaos: two workers, seams that can be armed while it runs, and its rows read from outside."""
 
 import contextlib
+import os
+import pwd
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ import psycopg
 import redis
 from psycopg.rows import dict_row
 
-from runs.ids import parse_id
+from runs.ids import parse_id, text_id
 from tests.explore import invariants
 from tests.stack import LiveStack, live_stack, wait_until
 
@@ -24,6 +26,10 @@ WORKERS = 2
 WORKER_PID = re.compile(r'"worker": "[^":]+:(\d+):')
 ROW = "select status, fence, lease_owner, last_seq, waiting_for, version from runs_run where id = %s"
 COMMANDS = "select key from runs_operation where run_id = %s and is_process"
+CHILDREN = "select id from runs_run where parent_id = %s order by id"
+HELD = """
+select id, lease_owner from runs_run where (id = %(run)s or parent_id = %(run)s) and lease_owner is not null
+order by id limit 1"""
 QUESTION = "select id from runs_question where run_id = %s and state = 'open'"
 
 
@@ -71,11 +77,15 @@ class Site:
         assert found is not None
         return found
 
+    def held(self, run_id: str) -> tuple[str, int] | None:
+        """Return the run that a worker holds and that worker's process: this one, or the child that it waits for."""
+        found = self.database(lambda connection: connection.execute(HELD, {"run": uuid_of(run_id)}).fetchone())
+        return (text_id("run", found["id"]), int(found["lease_owner"].split(":")[1])) if found else None
+
     def holder(self, run_id: str) -> int:
-        """Return the process that holds the run; where nobody does, one of the workers."""
-        owner = self.row(run_id)["lease_owner"]
-        if owner:
-            return int(owner.split(":")[1])
+        """Return the process that holds the run or its child; where nobody does, one of the workers."""
+        if held := self.held(run_id):
+            return held[1]
         workers = wait_until(lambda: self.stack.processes("runs.execution.worker_main"), what="a worker")
         return int(workers[0].pid)
 
@@ -132,6 +142,12 @@ class Site:
         answer = self.http(lambda: self.stack.client.post(path, json={"value": {"approve": True}}))
         assert answer.status_code == 200, answer.text
 
+    def retry(self, run_id: str) -> None:
+        """Ask for another attempt once the run has failed."""
+        self.stack.wait(run_id, "failed")
+        answer = self.http(lambda: self.stack.client.post(f"/runs/{run_id}/attempts", json={}))
+        assert answer.status_code in (200, 201), answer.text
+
     def stop(self, run_id: str) -> None:
         """Ask the run to stop."""
         answer = self.http(lambda: self.stack.stop(run_id))
@@ -146,7 +162,12 @@ class Site:
         return counts
 
     def broken(self, run_id: str) -> list[str]:
-        """Return what is wrong with an ended run: its rows, its effects, and processes that it left."""
+        """Return what is wrong with an ended run and its children: rows, effects, and processes that were left."""
+        children = self.database(lambda connection: connection.execute(CHILDREN, [uuid_of(run_id)]).fetchall())
+        of_children = [self.broken(text_id("run", child["id"])) for child in children]
+        return sum(of_children, self._broken(run_id))
+
+    def _broken(self, run_id: str) -> list[str]:
         run = uuid_of(run_id)
         rows = self.database(lambda connection: connection.execute(invariants.READ, {"run": run}).fetchone())
         assert rows is not None
@@ -193,6 +214,7 @@ def open_site(folder: Path) -> Iterator[Site]:
         "OUTLIVE_AGENTS": "tests.chaos.agents",
         "OUTLIVE_FAILPOINTS": f"at:{seams}",
         "OUTLIVE_WORKERS": str(WORKERS),
+        "OUTLIVE_SHELL_USER": pwd.getpwuid(os.geteuid()).pw_name,  # the commands of a shell write to folders of ours
         "OUTLIVE_LOOK_UP_SECONDS": str(LOOK_UP_SECONDS),
     }
     with live_stack(folder, **environ) as stack:

@@ -21,8 +21,13 @@ SAMPLE = [
     "command / in the middle / drop bells",
     "input / in the middle / flush redis",
     "stop / before_settle / kill web",
+    "gather / in the middle / kill worker",
+    "child / before_end / drop bells",
+    "timer / in the middle / kill supervisor",
+    "retry / in the middle / restart redis",
+    "shell / in the middle / kill web",
 ]
-RESTARTED = ["model / in the middle / restart postgres", "command / in the middle / restart postgres"]
+RESTARTED = [f"{what} / in the middle / restart postgres" for what in ("model", "command", "shell")]
 
 
 def survive(site: Site, words: str) -> Outcome:
@@ -71,11 +76,15 @@ def test_b31_a_frozen_worker_that_wakes_up_changes_nothing(site: Site, words: st
 
 
 def test_b34_a_restart_of_postgresql_needs_no_restart_of_ours(site: Site) -> None:
-    """In mid-stream and in mid-tool, with the other worker idle; then five new runs."""
+    """In mid-stream, in mid-tool and in a shell, with the other worker idle; then five new runs, and as many shells."""
     workers = {process.pid for process in site.whole()["runs.execution.worker_main"]}
     for words in RESTARTED:
         survive(site, words)
     runs = [site.start(of_this_try(f"b34-{number}"), "idempotent", hold=False) for number in range(5)]
+    for number in range(5):
+        key = of_this_try(f"b34-shell-{number}")
+        (site.stack.tokens / f"{key}.release").touch()
+        runs.append(site.start(key, "shell", hold=False))
     for run_id in runs:
         assert site.stack.wait(run_id)["status"] == "completed"
         assert site.broken(run_id) == []

@@ -1,11 +1,14 @@
 """The two drivers of decisions: what was committed by them was committed for good."""
 
+from collections.abc import Callable
+
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import OperationalError, connection
 from psycopg.conninfo import make_conninfo
 
 from runs import database
-from runs.database import Database, conninfo, decide, fetch
+from runs.database import Database, conninfo, decide, fetch, read_in_thread
 from runs.decisions.core import Decision, Query
 from runs.execution.writer import connect_by
 from tests.builders import silent
@@ -57,4 +60,32 @@ def test_a_connection_that_breaks_before_its_first_decision_breaks_as_any_other(
             use()
         assert connection.errors_occurred  # so that it is replaced
         connection.errors_occurred = False
+    connection.close()
+
+
+def ended_once() -> Callable[[], int]:
+    """Make a read whose session the server ends the first time, as a restart does."""
+    reads: list[int] = []
+
+    def read() -> int:
+        reads.append(1)
+        if len(reads) == 1:
+            end_the_session()
+        return int(fetch("select 1 as one", {})[0]["one"]) + len(reads)
+
+    return read
+
+
+async def test_what_a_worker_reads_in_a_thread_survives_a_restart_of_the_database() -> None:
+    assert await read_in_thread(ended_once()) == 3
+
+
+def test_where_the_database_stays_away_the_reader_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> None:
+        end_the_session()
+        fetch("select 1", {})
+
+    monkeypatch.setattr(database, "AWAY_SECONDS", 0.3)
+    with pytest.raises(OperationalError):
+        async_to_sync(read_in_thread)(read)
     connection.close()
