@@ -8,7 +8,7 @@ from runs.states import RECEIPT_WORD, OperationState, Status, StepState
 
 CALLS = """
 select s.id, s.path, s.kind, s.name, s.state, s.effect, s.finished_at, s.error,
-  o.id as operation_id, o.key, o.state as operation_state, o.receipt, o.is_process, o.settled_at,
+  o.id as operation_id, o.key, o.state as operation_state, o.receipt, o.is_process,
   c.id as child_id, c.status as child_status, c.started_at as child_started_at
 from runs_step s left join runs_operation o on o.step_id = s.id
   left join runs_run c on c.parent_step_id = s.id
@@ -45,7 +45,8 @@ def describe(row: Row, since: Any) -> dict[str, Any]:
         "outcome": RECEIPT_WORD[state],
     }
     if row["is_process"] and state == OperationState.SUCCEEDED:
-        entry["outcome"] = "stopped" if receipt.get("stopped") else "finished_first"
+        was_over = row["finished_at"] is not None and row["finished_at"] < since  # ran out of its own time, say
+        entry["outcome"] = "stopped" if receipt.get("stopped") and not was_over else "finished_first"
     if receipt.get("proof"):
         entry["proof"] = receipt["proof"]
     if receipt.get("external_id"):

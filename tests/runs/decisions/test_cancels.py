@@ -214,3 +214,19 @@ def test_the_end_of_a_run_ends_its_attempt(owner):
     stop(run)
     attempt = Attempt.objects.get(run=run)
     assert (attempt.status, attempt.ended_at is not None) == ("cancelled", True)
+
+
+@pytest.mark.parametrize(("is_before", "word"), [(True, "finished_first"), (False, "stopped")])
+def test_a_command_that_ran_out_of_its_own_time_was_not_stopped_by_a_later_stop(owner, is_before, word):
+    """We ended it both times; the receipt of a stop tells what that stop has done."""
+    run = a_run(owner)
+    fence = a_claim(run)
+    sent = a_dispatch(run, fence, is_process=True)
+    ended = steps.finish_step(
+        run_id=run.pk, fence=fence, step_id=sent.step_id, state="failed",
+        outcome=steps.OperationOutcome("succeeded", {"proof": "process tree empty", "stopped": True}),
+    )  # fmt: skip
+    asked = cancels.request_cancel(run_id=run.pk, reason=CancelReason.USER)
+    for decision in (ended, asked) if is_before else (asked, ended):
+        decide(decision, ring=silent)
+    assert [(e["outcome"], e["proof"]) for e in end(run, fence).effects] == [(word, "process tree empty")]
