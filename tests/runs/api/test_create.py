@@ -71,6 +71,7 @@ def test_making_a_run_costs_a_bounded_number_of_queries(owner: Caller, django_as
         ({"on_disconnect": "explode"}, "on_disconnect"),
         ({"on_disconnect": 5}, "on_disconnect"),
         ({"on_disconnect": {"grace_s": -1}}, "on_disconnect.grace_s"),
+        ({"on_disconnect": {"grace_s": 86_401}}, "on_disconnect.grace_s"),
         ({"on_disconnect": {"grace_s": True}}, "on_disconnect.grace_s"),
         ({"on_disconnect": {"grace_s": 1, "x": 1}}, "on_disconnect.x"),
         ({"on_disconnect": {}}, "on_disconnect.grace_s"),

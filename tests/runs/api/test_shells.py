@@ -149,6 +149,14 @@ def test_to_keep_one_moves_its_end(owner: Caller, viewer: Caller) -> None:
     assert owner.post(path, json.dumps({"seconds": 1e999})).status_code == 400
 
 
+@pytest.mark.parametrize("seconds", [0, 86_400])
+def test_a_grace_may_be_none_and_a_day(owner: Caller, seconds: int) -> None:
+    shell = opened(owner, on_disconnect={"grace_s": seconds})
+    assert shell["on_disconnect"] == {"grace_s": float(seconds)}
+    assert owner.post(f"/shells/{shell['id']}/keep", {"seconds": 86_400}).status_code == 200
+    assert owner.post("/shells", {"on_disconnect": {"grace_s": seconds + 86_401}}).status_code == 400
+
+
 def test_its_run_cannot_be_tried_again(owner: Caller) -> None:
     shell = opened(owner)
     owner.post(f"/shells/{shell['id']}/terminate")
