@@ -79,6 +79,7 @@ class Reader:
     def __init__(self, wire: Wire, *, who: Any = None) -> None:
         self.wire, self.who = wire, who
         self.evict: Callable[[], object] | None = None
+        self.is_evicted = False  # it takes nothing any more, not even why it is closed
         self.encode: Encoder = wire.events
         self.number = next(_numbers)
         self.window = Window()
@@ -130,5 +131,6 @@ class Reader:
         if self.evict is not None:
             logger.info("reader.sent_away", extra={"reason": ending.reason, "user_id": self.user_id})
             self.ending = ending
+            self.is_evicted = True
             evict, self.evict = self.evict, None
             evict()

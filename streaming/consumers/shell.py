@@ -81,7 +81,7 @@ async def _serve(
             if session.pilot is not None:
                 await session.pilot.detach()
     if not socket.is_gone and reader.ending is not None:
-        await socket.close(reader.ending, is_announced=reader.evict is None)
+        await socket.close(reader.ending, is_announced=reader.is_evicted)
 
 
 def _number(socket: Socket, name: str) -> int | None:

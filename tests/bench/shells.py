@@ -8,11 +8,12 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 from config.stack.ports import free_ports
 from runs.shell_frames import INPUT, OUTPUT, pack, unpack
 from tests.bench.bench import Bench
-from tests.bench.client import Address, Subscription, subscribe, upgrade
+from tests.bench.client import Address, Refused, Subscription, subscribe, upgrade
 from tests.bench.figures import Figure, median_points, points
 from tests.bench.idle import proportional_kilobytes
 from tests.bench.site import await_answer, running_program
@@ -67,22 +68,32 @@ class Ours(Term):
     def __init__(self) -> None:
         super().__init__()
         self.typed = self.next = self._acked = 0
-        self.ready: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def opened(cls, address: Address, shell: str, query: str = "role=pilot") -> "Ours":
-        """Attach to a shell; its terminal is there when this returns."""
-        term = cls()
-        term.stream = await subscribe(address, upgrade(address, f"/ws/v1/shells/{shell}/?{query}"), term._take)
+        """Attach to a shell; its terminal is there when this returns. Comes back where it is told to, as any client.
+
+        Raises: Refused, TimeoutError.
+        """
         async with asyncio.timeout(SECONDS):
-            await term.ready
-        return term
+            while True:
+                term = cls()
+                term.stream = await subscribe(address, upgrade(address, f"/ws/v1/shells/{shell}/?{query}"), term._take)
+                frame = await term.ready
+                if frame["type"] == "ready":
+                    return term
+                if not frame["reconnect"]:
+                    raise Refused(frame["reason"])
+                await asyncio.sleep(frame["retry_after"] or 0.0)  # the server says when
 
     def _take(self, message: bytes) -> None:
         if message[:1] == b"{":
             frame = json.loads(message)
             if frame["type"] == "ready":
                 self.typed = frame["taken"]
+                self.ready.set_result(frame)
+            elif frame["type"] == "closing" and not self.ready.done():
                 self.ready.set_result(frame)
             elif frame["type"] == "heartbeat":
                 self._say({"type": "keepalive"})

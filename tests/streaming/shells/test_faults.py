@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from runs.access import Actor
-from runs.database import decide
+from runs.database import conninfo, decide
 from runs.decisions import controls
 from runs.models import ControlConnection, Membership, Role, Run, Shell, ShellTarget
 from runs.shells import terminate_shell
@@ -146,6 +147,19 @@ def test_a_deploy_sends_everybody_away_to_come_back(place: Place, owner: Actor, 
         again.sees("is-kept")
         run = Run.objects.get(pk=shell.run_id)
         assert (run.status, run.grace_expires_at) == ("queued", None)
+
+
+def test_who_comes_while_the_database_cannot_answer_is_told_when_to_come_back(place: Place, owner: Actor) -> None:
+    """Somebody holds the run's row for longer than any decision waits: the close says why, and when to come back."""
+    shell = place.opened(owner)
+    with psycopg.connect(conninfo()) as somebody:
+        somebody.execute("select 1 from runs_run where id = %s for update", [shell.run_id])
+        with place.seat(shell, owner, role="pilot") as seat:
+            told = seat.frame("closing")
+            assert (told["reason"], told["reconnect"], told["retry_after"]) == ("database_away", True, 2.0)
+            assert seat.closed_with() == (told["code"], "database_away")
+    with place.seat(shell, owner, role="pilot") as seat:
+        seat.frame("ready", role="pilot")
 
 
 def test_b49_a_pilot_that_gives_no_sign_of_life_loses_its_place(place: Place, owner: Actor) -> None:
