@@ -6,7 +6,6 @@ which can be checked again, many at once, while the stream is open.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from http.cookies import SimpleCookie
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,7 @@ from django.contrib.auth import get_user, get_user_model
 from django.contrib.sessions.models import Session
 from django.db import close_old_connections
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import HttpRequest, parse_cookie
 from django.utils import timezone
 
 from runs.access import Actor, actor_for, actor_for_token, covers
@@ -85,8 +84,8 @@ def read_credentials(headers: Iterable[tuple[bytes, bytes]]) -> Credentials:
     session_key = bearer = None
     for name, value in headers:
         if name == b"cookie":
-            morsel = SimpleCookie(value.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
-            session_key = morsel.value if morsel is not None else session_key
+            # As pages read it: http.cookies gives up at the first odd cookie of another program on this host.
+            session_key = parse_cookie(value.decode("latin-1")).get(settings.SESSION_COOKIE_NAME, session_key)
         elif name == b"authorization":
             scheme, _, token = value.decode("latin-1").partition(" ")
             bearer = token.strip() if scheme.lower() == "bearer" else ""

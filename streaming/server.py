@@ -31,6 +31,7 @@ from runs import failpoints  # noqa: E402
 from runs.conf import limits  # noqa: E402
 from streaming.bounds import bound_bodies  # noqa: E402
 from streaming.flow import FlowServer, quiet_autobahn  # noqa: E402
+from streaming.intake import bound_sockets  # noqa: E402
 
 logger = logging.getLogger("streaming.server")
 
@@ -64,6 +65,7 @@ class OutliveServer(FlowServer):
         """Remember the port, to be able to stop listening, and bound what comes in through it."""
         self.ports.append(port)
         bound_bodies(self)
+        bound_sockets(self, port)
         super().listen_success(port)
         logger.info("web.listening", extra={"address": self.address})
 

@@ -63,6 +63,29 @@ def test_a_page_of_ours_gets_in_with_its_cookie(site: Site, run: Run, owner: Act
         assert watcher.seqs == [1]
 
 
+@pytest.mark.parametrize("odd", ["a[b]=1", 'look={"dark":true}', "expires=1", '"', "=;"])
+def test_cookies_of_other_programs_on_the_host_keep_nobody_out(site: Site, run: Run, owner: Actor, odd: str) -> None:
+    """http.cookies gives up at the first of these; the page was signed in, its sockets were not, for ever."""
+    for cookie in (f"{odd}; {cookie_of(owner)}", f"{cookie_of(owner)}; {odd}"):
+        with opened(site, path_of(run), Cookie=cookie, Origin=site.base) as watcher:
+            assert watcher.until("ready")["role"] == "viewer"
+
+
+def test_a_cookie_that_no_session_can_have_is_nobody(site: Site, run: Run) -> None:
+    """U+0000 made it `database_away`: come back in two seconds, for ever."""
+    with opened(site, path_of(run), Cookie='sessionid="aaaaaaaaaaaaaaaa\\000"', Origin=site.base) as watcher:
+        assert closed_with(watcher) == (4501, "not_signed_in")
+
+
+@pytest.mark.parametrize("path", ["/ws/", "/ws/v1/nothing/", "/ws/v1/runs/x/y/", "/ws/v1/runs"])
+def test_an_address_of_no_socket_is_told_so(site: Site, owner: Actor, path: str) -> None:
+    """It was a traceback in the log and a 500."""
+    said = len(site.log())
+    with opened(site, path, Authorization=f"Bearer {token_of(owner)}") as watcher:
+        assert closed_with(watcher) == (4504, "unknown_address")
+    assert '"level": "error"' not in site.log()[said:]
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", ""])
 def test_a_foreign_page_does_not_get_as_far_as_a_socket(site: Site, run: Run, owner: Actor, origin: str) -> None:
     headers = {"Cookie": cookie_of(owner)} | ({"Origin": origin} if origin else {})

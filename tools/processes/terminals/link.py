@@ -236,5 +236,6 @@ class Terminal:
         return self._ready.pop()
 
     def _write(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it has ended: reading says so
-            self._writer.write(data)
+        if not self._writer.is_closing():  # else it has ended: reading says so, and uvloop raises a RuntimeError here
+            with contextlib.suppress(OSError):
+                self._writer.write(data)
