@@ -78,7 +78,7 @@ def test_of_two_windows_one_types_and_there_is_no_ping_pong(newcomer: Visitor) -
     first = opened(newcomer)
     type_echo(first, "first")
     second = newcomer.open(address(first))
-    expect(second.locator("#pilot")).to_contain_text("is in control")
+    expect(second.locator("#pilot")).to_have_text("Another window of yours is in control")
     see(second, "first-42")
     second.keyboard.type("echo viewer\n")  # a viewer's keys have no effect
     second.locator("#take").click()

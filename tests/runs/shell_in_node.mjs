@@ -10,7 +10,7 @@ const { ShellLink } = await from("shell_link");
 const { guardQueries } = await from("shell_queries");
 const { isRisky, linesOf, PasteGuard } = await from("shell_paste");
 const { keyText, withControl } = await from("shell_keys");
-const { exitText, watchersChangedText, watchingText } = await from("shell_words");
+const { exitText, pilotText, watchersChangedText, watchingText } = await from("shell_words");
 const { countdown } = await from("words");
 const bytes = (text) => new TextEncoder().encode(text);
 const links = [];
@@ -50,6 +50,14 @@ function opened({ role = "pilot", had = null } = {}) {
 }
 
 afterEach(() => links.splice(0).forEach((link) => link.close())); // their timers would keep Node up
+
+test("one's own other window is not told of as somebody else", () => {
+  const elsewhere = { name: "ada", mine: false, generation: 3 };
+  assert.equal(pilotText(elsewhere, {}, "ada"), "Another window of yours is in control");
+  assert.equal(pilotText(elsewhere, {}, "bob"), "ada is in control");
+  assert.equal(pilotText({ name: null, mine: false, generation: null }, {}, "ada"), "Nobody is in control");
+  assert.equal(pilotText({ ...elsewhere, mine: true }, {}, "ada"), "You are in control");
+});
 
 test("output goes on at the offset after a cut, and is given once", () => {
   const page = opened();

@@ -18,4 +18,4 @@ def test_the_modules_of_a_shells_page() -> None:
     argv = [node, "--test", "--test-reporter=tap", "tests/runs/shell_in_node.mjs"]
     done = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "# pass 23" in done.stdout, done.stdout
+    assert "# pass 24" in done.stdout, done.stdout

@@ -148,7 +148,7 @@ function handlers() {
 function paintPilot() {
   if (!inControl) return;
   const isOver = Boolean(link.exit), isAgents = whose.opened_by === "agent", { mine } = inControl;
-  const text = isOver ? "" : pilotText(inControl, whose);
+  const text = isOver ? "" : pilotText(inControl, whose, root.dataset.me);
   if (isAgents && text && byId("pilot").textContent !== text) announce(text);
   setText(byId("pilot"), text);
   setHidden(byId("take"), mine || isOver);

@@ -31,13 +31,14 @@ export function skippedText(bytes) {
   return fill(ngettext("%(n)s byte of output was too much to keep and is not shown.", "%(n)s bytes of output were too much to keep and are not shown.", bytes), { n: bytes.toLocaleString(document.documentElement.lang) });
 }
 
-// {name, mine, generation} of a `pilot` frame; {opened_by, held_by} of a `run` frame.
-export function pilotText({ name, mine, generation }, { opened_by, held_by } = {}) {
+// {name, mine, generation} of a `pilot` frame; {opened_by, held_by} of a `run` frame; me: the name of who reads.
+export function pilotText({ name, mine, generation }, { opened_by, held_by } = {}, me = null) {
   if (opened_by === "agent") {
     if (mine) return gettext("You have taken over. The agent waits until you hand it back.");
     return held_by ? fill(gettext("%(name)s has taken over. The agent waits until it is handed back."), { name: held_by }) : gettext("An agent types here");
   }
   if (mine) return gettext("You are in control");
+  if (generation !== null && name === me) return gettext("Another window of yours is in control");
   return generation === null ? gettext("Nobody is in control") : fill(gettext("%(name)s is in control"), { name });
 }
 
