@@ -13,7 +13,7 @@ from runs.access import Actor
 from runs.errors import Busy, InvalidInput, TooLate
 from runs.models import Run
 from runs.pages.run import ANSWER_PREFIX, describe_state, show_run
-from runs.pages.schema_form import Filled, fields_of, fill, is_single
+from runs.pages.schema_form import Filled, fields_of_stored, fill, is_single
 from runs.pages.visits import page, read_id
 
 
@@ -44,7 +44,7 @@ def answer(request: HttpRequest, actor: Actor, run_id: str, question_id: str) ->
     run = selectors.get_run(actor, read_id("run", run_id))
     question = selectors.get_question(run, read_id("q", question_id))
     actor.require("run.answer", run)
-    form = fill(fields_of(question.schema, prefix=ANSWER_PREFIX), request.POST)
+    form = fill(fields_of_stored(question.schema, prefix=ANSWER_PREFIX), request.POST)
     if not form.is_good:
         return _again(request, actor, run, question_id, form)
     value: Any = form.values

@@ -14,7 +14,7 @@ from runs.models import Question, Run, Shell
 from runs.pages import present, words
 from runs.pages.artifacts import show_artifacts
 from runs.pages.retrying import retry_form
-from runs.pages.schema_form import Filled, fields_of
+from runs.pages.schema_form import Filled, fields_of_stored
 from runs.pages.stop_words import stop_line
 from runs.pages.talking import talk
 from runs.pages.visits import page, read_id, show
@@ -130,9 +130,10 @@ def _effects(view: dict[str, Any], run: Run) -> list[dict[str, Any]]:
 def _form_of(question: Question, answered: dict[str, Any]) -> dict[str, Any]:
     """Give an open question with its form: as it came back if its answer was refused, else empty."""
     question_id = text_id("q", question.pk)
-    fields = fields_of(question.schema, prefix=ANSWER_PREFIX)
+    fields = fields_of_stored(question.schema, prefix=ANSWER_PREFIX)
     form, problem = answered.get(question_id, (Filled(fields, {}), ""))
-    shown = {"id": question_id, "prompt": question.prompt, "expires_at": question.expires_at}
+    until = min(filter(None, (question.expires_at, question.run.deadline_at)))  # an ended run takes no answer
+    shown = {"id": question_id, "prompt": question.prompt, "expires_at": until}
     if len(fields) == 1 and fields[0].name == "value" and fields[0].label == "Value":
         form = form.with_label(_("Your answer"))
     decisions = [f for f in form.fields if f.kind == "boolean"]

@@ -61,6 +61,19 @@ def fields_of(schema: Schema, *, prefix: str) -> list[FormField]:
     ]  # fmt: skip
 
 
+def fields_of_stored(schema: Schema, *, prefix: str) -> list[FormField]:
+    """Make the fields of a schema that comes from a JSONB column, which has forgotten the order of its properties.
+
+    A list keeps its order there: what is required comes first, as the agent's author put it.
+    """
+    whole = resolve(schema, schema)
+    required, known = whole.get("required"), whole.get("properties")
+    if not isinstance(required, list) or not isinstance(known, dict):
+        return fields_of(schema, prefix=prefix)
+    first = {name: known[name] for name in required if isinstance(name, str) and name in known}
+    return fields_of({**schema, **whole, "properties": {**first, **known}}, prefix=prefix)
+
+
 def is_single(schema: Schema) -> bool:
     """Say whether the answer is the value of one field and not an object of fields."""
     whole = resolve(schema, schema)

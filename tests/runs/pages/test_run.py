@@ -1,10 +1,12 @@
 import json
+from datetime import timedelta
 
 import pytest
 
 from runs.database import decide
 from runs.decisions import cancels, children, waiting
 from runs.ids import new_id, text_id
+from runs.models import Run
 from runs.states import CancelReason
 from tests.builders import a_child, a_run, silent
 from tests.runs.pages.scenes import APPROVAL, Scene, every_state
@@ -133,6 +135,16 @@ def test_an_open_question_has_its_form(owner, as_owner):
     assert "Send it?" in page
     assert '<button class="button primary" name="q-approve" value="true">' in page
     assert 'name="q-note"' in page
+
+
+def test_a_question_ends_with_its_run_where_that_ends_first(owner, as_owner):
+    scene = Scene(owner, agent="assistant")
+    scene.ask("Send it?", APPROVAL)
+    run = scene.reload()
+    deadline = run.questions.get().expires_at - timedelta(minutes=1)
+    Run.objects.filter(pk=run.pk).update(deadline_at=deadline)
+    page = page_of(as_owner, scene.reload())
+    assert f'until <time datetime="{deadline:%Y-%m-%dT%H:%M:%S}' in " ".join(page.split())
 
 
 def test_only_who_may_answer_gets_the_form(owner, teammate, signed_in):

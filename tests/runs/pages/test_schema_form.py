@@ -5,7 +5,7 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.pages.schema_form import FormField, fields_of, fill, is_single
+from runs.pages.schema_form import FormField, fields_of, fields_of_stored, fill, is_single
 
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -123,3 +123,18 @@ def test_any_schema_gives_a_form_and_any_post_an_answer(schema, typed):
     filled = fill(fields, posted)
     assert len(filled.fields) == len(fields)
     assert isinstance(is_single(schema), bool)
+
+
+def test_a_stored_question_asks_first_for_what_it_requires() -> None:
+    """JSONB has sorted its properties by the length of their names."""
+    parts = {"why": {"type": "string"}, "size": {"type": "integer"}, "colour": {"enum": ["red", "blue"]}}
+    asked: Any = {"type": "object", "properties": parts, "required": ["colour", "size"]}
+    assert [f.name for f in fields_of_stored(asked, prefix="")] == ["colour", "size", "why"]
+    through_a_reference: Any = {"$ref": "#/$defs/a", "$defs": {"a": asked}}
+    assert [f.name for f in fields_of_stored(through_a_reference, prefix="")] == ["colour", "size", "why"]
+
+
+@given(schema=SCHEMAS)
+def test_a_stored_schema_of_any_shape_gives_the_same_fields(schema: dict[str, Any]) -> None:
+    stored, plain = fields_of_stored(schema, prefix=""), fields_of(schema, prefix="")
+    assert sorted(f.name for f in stored) == sorted(f.name for f in plain)
