@@ -190,7 +190,7 @@ class OperationAdmin(ReadOnly):
             "title": _("Settle an operation"),
             "opts": self.model._meta,
             "operation": operation,
-            "evidence": operation.evidence.select_related("by")[:50],
+            "evidence": [(one, as_json(one.detail)) for one in operation.evidence.select_related("by")[:50]],
             "arguments": as_json(operation.arguments),
             "form": form,
             "preview": preview(operation, form.cleaned_data["outcome"]) if is_good else [],

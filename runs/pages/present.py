@@ -126,7 +126,7 @@ def _facts(step: dict[str, Any], tool: dict[str, Any]) -> list[dict[str, Any]]:
         ("arguments", _("Arguments"), pretty(tool.get("arguments") or None), True),
         ("progress", _("Progress"), pretty(tool.get("progress")) if step["state"] == "open" else "", True),
         ("result", _("Result"), pretty(tool.get("value")), True),
-        ("proof", _("Proof"), as_text(tool.get("proof")), False),
+        ("proof", _("Proof"), proof_text(tool.get("proof")), False),
         ("key", _("Operation key"), as_text(tool.get("operation_key")), True),
         ("model", _("Model"), " · ".join(names), False),
         ("request", _("Provider's request id"), as_text(model.get("request_id")), True),
@@ -157,9 +157,15 @@ def show_effects(effects: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
             continue
         outcome = effect.get("outcome")
         word = words.RECEIPT.get(outcome if isinstance(outcome, str) else "", words.RECEIPT["unknown"])
-        proof = [as_text(effect.get("external_id")), as_text(effect.get("proof"))]
+        proof = [as_text(effect.get("external_id")), proof_text(effect.get("proof"))]
         lines.append({"name": as_text(effect.get("name")), "word": word, "proof": " · ".join(filter(None, proof))})
     return lines
+
+
+def proof_text(proof: Json) -> str:
+    """Say by what an outcome is known: our own words in the reader's language, a target's as it said them."""
+    said = as_text(proof)
+    return str(words.PROOF.get(said, said))
 
 
 def show_result(view: View) -> tuple[str, str]:
@@ -274,7 +280,7 @@ def one_line(value: Json) -> str:
     """Write the arguments of a call in one short line: name: value, …"""
     if not isinstance(value, dict):
         return as_text(value)[:HINT_CHARS]
-    return ", ".join(f"{key}: {as_text(item)}" for key, item in value.items())[:HINT_CHARS]
+    return ", ".join(f"{key}: {as_text(item)}" for key, item in value.items() if item not in (None, ""))[:HINT_CHARS]
 
 
 def error_text(error: Json) -> str:

@@ -71,6 +71,19 @@ RECEIPT: dict[str, Word] = {
     "unknown": Word(_("may have happened"), "verifying", "violet"),
 }
 
+# By what an outcome is known, where our own code says it; what a tool says of its target stays as it is.
+PROOF: dict[str, Text] = {
+    "look_up": _("found by asking the target"),
+    "look-up": _("found by asking the target"),
+    "verdict": _("settled by an operator"),
+    "receipt": _("by a late answer of the target"),
+    "refusal": _("by a late refusal of the target"),
+    "no answer": _("no answer came"),
+    "no proof": _("no proof"),
+    "nothing was sent": _("nothing was sent"),
+    "process tree empty": _("no process is left"),
+}
+
 EFFECT: dict[str, Word] = {
     "read": Word(_("reads"), "document", "grey"),
     "idempotent": Word(_("writes once"), "tool", "blue"),
@@ -127,4 +140,5 @@ def words_for_scripts() -> dict[str, Any]:
     }
     words["question"] = {key: str(text) for key, text in QUESTION.items()}
     words["reason"] = {key: str(text) for key, text in CANCEL_REASON.items()}
+    words["proof"] = {key: str(text) for key, text in PROOF.items()}
     return words

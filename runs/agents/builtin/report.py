@@ -127,8 +127,9 @@ def _missing_lines(missing: Missing) -> list[str]:
 
 
 def _how(searched: int, used: int, dropped: int) -> str:
+    documents = "1 document was" if searched == 1 else f"{searched} documents were"
     text = (
-        f"{searched} documents were searched and {used} had passages that fit. Each sentence above was written by the "
+        f"{documents} searched and {used} had passages that fit. Each sentence above was written by the "
         "model, and its words, names and numbers were found by code in the passage that it cites; quotations are word "
         "for word."
     )

@@ -30,8 +30,8 @@ export function showStep(step, { view, words }) {
     took: duration(step.started_at, step.finished_at),
     startedAt: state === "open" ? step.started_at : null,
     messages,
-    facts: facts(step, tool),
-    hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || facts(step, tool).model,
+    facts: facts(step, tool, words),
+    hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || facts(step, tool, words).model,
     isOpened: step.kind === "tool" && step.effect !== "read",
     error: state === "abandoned" || (state === "stopped" && step.tool) ? "" : errorText(step.error) || errorText(tool.error),
     errorTone: state === "stopped" ? "grey" : "red",
@@ -57,7 +57,9 @@ function commandLine(tool) {
   return `$ ${[...line].slice(0, COMMAND_CHARS).join("")}${isWhole ? "" : "…"}`;
 }
 
-function facts(step, tool) {
+const proofText = (proof, words) => own(words.proof, asText(proof), asText(proof));
+
+function facts(step, tool, words) {
   const model = step.model ?? {};
   const side = model.provider_side;
   const names = [asText(model.provider), asText(model.model)].filter(Boolean);
@@ -65,7 +67,7 @@ function facts(step, tool) {
     arguments: pretty(isEmpty(tool.arguments) ? null : tool.arguments),
     progress: step.state === "open" ? pretty(tool.progress) : "",
     result: pretty(tool.value),
-    proof: asText(tool.proof),
+    proof: proofText(tool.proof, words),
     key: asText(tool.operation_key),
     model: names.join(" · "),
     request: asText(model.request_id),
@@ -79,7 +81,7 @@ export function showEffects(effects, words) {
   return (Array.isArray(effects) ? effects : []).filter((e) => e && typeof e === "object" && !Array.isArray(e)).map((e) => ({
     name: asText(e.name),
     word: own(words.receipt, e.outcome, words.receipt.unknown),
-    proof: [asText(e.external_id), asText(e.proof)].filter(Boolean).join(" · "),
+    proof: [asText(e.external_id), proofText(e.proof, words)].filter(Boolean).join(" · "),
   }));
 }
 
@@ -106,7 +108,7 @@ export function showResult(view) {
 
 function oneLine(value) {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return [...asText(value)].slice(0, HINT_CHARS).join("");
-  const line = Object.entries(value).map(([key, item]) => `${key}: ${asText(item)}`).join(", ");
+  const line = Object.entries(value).filter(([, item]) => item !== null && item !== "").map(([key, item]) => `${key}: ${asText(item)}`).join(", ");
   return [...line].slice(0, HINT_CHARS).join("");
 }
 

@@ -3,7 +3,7 @@ from django.urls import reverse
 
 from runs.admin.ledger import preview, status_after
 from runs.ids import text_id
-from runs.models import AuditEntry, Operation, Run
+from runs.models import AuditEntry, Evidence, Operation, Run
 from runs.states import Status
 from tests.runs.pages.scenes import Scene
 
@@ -34,6 +34,13 @@ def test_the_form_shows_what_was_sent_and_what_is_known(as_operator, lost):
     page = as_operator.get(reverse("admin:runs_operation_settle", args=[lost.pk])).content.decode()
     for part in (lost.key, "create_invoice", "99", "It may arrive until", "none yet"):
         assert part in page
+
+
+def test_the_form_shows_evidence_as_json(as_operator, lost):
+    detail = {"found": None, "raw": {"status": 503}}
+    Evidence.objects.create(operation=lost, kind="look_up", fence=1, happened=None, detail=detail)
+    page = as_operator.get(reverse("admin:runs_operation_settle", args=[lost.pk])).content.decode()
+    assert "&quot;found&quot;:null" in page.replace(" ", "")
 
 
 def test_a_preview_changes_nothing(as_operator, lost):

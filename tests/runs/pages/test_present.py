@@ -2,6 +2,7 @@ import json
 from typing import Any
 
 import pytest
+from django.utils import translation
 
 from runs.fold import empty_view, fold_all
 from runs.pages import present
@@ -89,6 +90,17 @@ def test_the_receipt_survives_entries_of_any_shape():
     lines = present.show_effects(effects)
     assert (lines[0]["name"], lines[0]["proof"]) == ("a", "INV-1 · http 201")
     assert [str(line["word"].text) for line in lines] == ["already done", "may have happened", "may have happened"]
+
+
+def test_by_what_an_outcome_is_known_is_said_in_words_of_the_reader():
+    effects: Any = [{"outcome": "committed", "proof": "look_up"}, {"outcome": "committed", "proof": "constructor"}]
+    assert [e["proof"] for e in present.show_effects(effects)] == ["found by asking the target", "constructor"]
+    with translation.override("zh-hans"):
+        assert present.show_effects(effects)[0]["proof"] == "已向目标查询确认"
+
+
+def test_arguments_that_were_not_given_are_not_in_the_hint():
+    assert present.one_line({"query": "x", "documents": None, "note": "", "limit": 0}) == "query: x, limit: 0"
 
 
 def test_the_blank_step_has_every_slot_and_says_nothing():

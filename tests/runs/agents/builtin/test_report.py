@@ -53,6 +53,10 @@ def test_what_is_missing_is_named_with_the_reason() -> None:
     assert "1 sentence of the model had no such passage and was left out." in text
 
 
+def test_one_document_is_not_called_documents() -> None:
+    assert "1 document was searched and" in report(searched=1)
+
+
 def test_an_empty_report_says_whether_anything_was_searched() -> None:
     assert "None of the 3 documents" in write_empty_report(question="q", missing=Missing(), searched=3)
     assert "Upload documents" in write_empty_report(question="q", missing=Missing(), searched=0)
