@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ERROR_FLAG
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.db import DataError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -76,7 +77,15 @@ class Listed(Rows):
     """Rows whose list takes no nonsense in its address for a failure of ours."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Answer a filter that no database reads as Django answers one that it does not know: by the mark `e`."""
+        """Answer a filter that no database reads as Django answers one that it does not know: by the mark `e`.
+
+        Raises: BadRequest where rows are named for an action by what is the id of none.
+        """
+        for row_id in request.POST.getlist(ACTION_CHECKBOX_NAME):
+            try:
+                self.opts.pk.clean(row_id, None)
+            except ValidationError as error:
+                raise BadRequest("This is no id of a row.") from error
         try:
             return super().changelist_view(request, extra_context)
         except (ValueError, OverflowError, DataError):

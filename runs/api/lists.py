@@ -5,7 +5,7 @@ import binascii
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -93,9 +93,11 @@ def _beyond(cursor: str, order: Order) -> Q:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         at_text, hexes = json.loads(raw)
         at, row_id = datetime.fromisoformat(at_text), UUID(hexes)
-    except (binascii.Error, ValueError, TypeError, AttributeError):
-        raise BadRequest(_("This is no cursor of this list."), param="cursor", code="invalid_cursor") from None
-    if at.tzinfo is None:
+        # Ours are in UTC. In another zone the edges of the calendar are no time for PostgreSQL.
+        is_ours = at.utcoffset() == timedelta(0)
+    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
+        is_ours = False
+    if not is_ours:
         raise BadRequest(_("This is no cursor of this list."), param="cursor", code="invalid_cursor")
     way = "lt" if order.is_newest_first else "gt"
     # The first condition is implied by the second; with it PostgreSQL can use the index on the time.

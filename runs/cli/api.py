@@ -14,6 +14,7 @@ from runs.cli.slim_httpx import httpx
 API = "/api/v1"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
+MOST_BYTES = 64 << 20  # of one answer; a list of 100 runs with all their input has a tenth of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,11 @@ class ApiClient:
         Args: lost: what it means when the request was sent and no answer came (it may have been carried out).
         Raises: Refused (4xx), Unreachable (no connection, no answer, 5xx).
         """
-        with self.translated(lost):
-            response = self.http.request(method, path, json=body, params=params, headers=headers, files=files)
+        with (
+            self.translated(lost),
+            self.http.stream(method, path, json=body, params=params, headers=headers, files=files) as streamed,
+        ):
+            response = read_bounded(streamed)
         return Answer(response.status_code, read_body(response), response.headers)
 
     @contextmanager
@@ -77,11 +81,25 @@ class ApiClient:
             if not lost:
                 raise
             raise Unreachable(f"Interrupted before the answer came. {lost}", code="interrupted") from None
-        except httpx.UnsupportedProtocol:
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
             raise Unreachable(f"{self.target.base_url} is no address of a server.") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             text = f"{self.target.base_url} gave no whole answer ({_why(error)}). {lost}".rstrip()
             raise Unreachable(text, code="no_answer") from None
+
+
+def read_bounded(response: httpx.Response) -> httpx.Response:
+    """Read a whole answer, but none without an end.
+
+    Raises: Unreachable, httpx.TransportError, httpx.DecodingError.
+    """
+    content = bytearray()
+    for piece in response.iter_bytes():
+        content += piece
+        if len(content) > MOST_BYTES:
+            raise Unreachable(f"{response.url.host} answered with more than Outlive ever says.", code="no_outlive")
+    headers = httpx.Headers([h for h in response.headers.multi_items() if h[0].lower() != "content-encoding"])
+    return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
 
 
 def read_body(response: httpx.Response) -> Any:
@@ -94,7 +112,7 @@ def read_body(response: httpx.Response) -> Any:
             return None
         try:
             return response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Unreachable(
                 f"{response.url.host} did not answer as Outlive does. Is the address right?", code="no_outlive"
             ) from None
@@ -105,8 +123,8 @@ def problem_of(response: httpx.Response) -> CliProblem:
     """Make the problem that an answer without success stands for."""
     try:
         error = json.loads(response.content)["error"]
-        code, message, param = str(error["code"]), safe_line(str(error["message"]), 500), error["param"]
-    except (ValueError, KeyError, TypeError):
+        code, message, param = safe_line(str(error["code"])), safe_line(str(error["message"]), 500), error["param"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         code, message, param = "no_outlive", f"The server answered {response.status_code}.", None
     if response.status_code >= 500 or response.status_code == 429:
         return Unreachable(message, code=code)

@@ -8,6 +8,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from runs.cli.output import PlainLines
+from runs.cli.plain_text import safe
 from runs.cli.telling import Teller
 
 REFRESH_PER_SECOND = 10
@@ -27,11 +28,11 @@ class LiveLines(PlainLines):
 
     def write(self, line: str) -> None:
         """Scroll one line in above the moving part."""
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(safe(line)), soft_wrap=True)
 
     def note(self, line: str) -> None:
         """Say it among the lines: stderr is the same screen, and would tear the moving part."""
-        self.console.print(Text(line, style="dim"), soft_wrap=True)
+        self.console.print(Text(safe(line), style="dim"), soft_wrap=True)
 
     def close(self) -> None:
         """Take the moving part away."""

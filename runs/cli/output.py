@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any, Protocol, TextIO
 
-from runs.cli.plain_text import safe_line
+from runs.cli.plain_text import safe, safe_line
 from runs.cli.telling import WORDS, Teller
 
 type Frame = dict[str, Any]
@@ -65,12 +65,12 @@ class PlainLines:
             self.write(line)
 
     def write(self, line: str) -> None:
-        """Write one line to stdout, at once."""
-        print(line, file=self.out, flush=True)
+        """Write one line to stdout, at once. Ids and times are the server's words too: nothing drives the screen."""
+        print(safe(line), file=self.out, flush=True)
 
     def note(self, line: str) -> None:
         """Write to stderr."""
-        print(line, file=self.err, flush=True)
+        print(safe(line), file=self.err, flush=True)
 
     def close(self) -> None:
         """Nothing to give back."""

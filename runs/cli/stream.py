@@ -59,6 +59,10 @@ class RunStream:
                 for event in httpx_sse.EventSource(response).iter_sse():
                     if event.data:
                         yield from read_message(event.data)
+        except httpx.InvalidURL:
+            raise Unreachable(
+                "The server named a run by what is no id. Is the address right?", code="no_outlive"
+            ) from None
         except (httpx.TransportError, httpx.DecodingError, httpx_sse.SSEError) as error:
             raise Cut(str(error) or type(error).__name__) from error
         except Unreachable as problem:

@@ -33,8 +33,11 @@ class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         assert isinstance(self.server, Hostile)
         with suppress(OSError):
-            while self.rfile.readline().strip():
-                pass
+            length = 0  # of the body: a close before it is read would reset the connection, and our answer with it
+            while line := self.rfile.readline().strip().lower():
+                if line.startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            self.rfile.read(length)
             self.server.asked.release()
             self.wfile.write(self.server.bytes)
 

@@ -26,6 +26,14 @@ def test_b54_nonsense_in_the_address_of_a_list_is_no_failure(owner, as_root, nam
         assert (answer.status_code, answer.headers["Location"]) == (302, f"{changelist(name)}?e=1")
 
 
+@pytest.mark.parametrize(("name", "action"), [("operation", "look_up"), ("apitoken", "revoke"), ("membership", "x")])
+@pytest.mark.parametrize("row_id", ["x", "\0", "9" * 50])
+def test_an_action_on_what_is_no_row_is_a_bad_request(owner, as_root, name, action, row_id):
+    """It was a server error."""
+    answer = as_root.post(changelist(name), {"action": action, "_selected_action": row_id})
+    assert answer.status_code == 400
+
+
 @pytest.mark.parametrize("name", LISTS)
 def test_nothing_can_be_added_or_changed_by_hand(owner, as_root, name):
     every_state(owner)

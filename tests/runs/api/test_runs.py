@@ -1,9 +1,12 @@
 """Reading, listing, stopping and answering runs over HTTP."""
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from runs.api.lists import write_cursor
 from runs.api.schemas import CancelReceiptOut, ListOut, QuestionOut, RunOut, StepOut
 from runs.database import decide
 from runs.decisions import dispatch, endings, steps, waiting
@@ -12,6 +15,8 @@ from runs.models import Event, Run
 from runs.states import Status
 from tests.builders import a_claim, a_dispatch, an_outcome, silent
 from tests.runs.api.conftest import Caller, error_of
+
+EARLIER, LATER = timezone(timedelta(hours=23)), timezone(timedelta(hours=-23))
 
 
 def stored(run: dict[str, Any]) -> Run:
@@ -159,6 +164,9 @@ def test_filters_take_statuses_agent_and_text(owner: Caller) -> None:
         ("cursor=%00", "cursor"),
         ("cursor=W10", "cursor"),
         ("cursor=WyIyMDI2LTExLTI5IiwieCJd", "cursor"),
+        ("cursor=" + write_cursor(datetime.min.replace(tzinfo=EARLIER), UUID(int=1)), "cursor"),
+        ("cursor=" + write_cursor(datetime.max.replace(tzinfo=LATER), UUID(int=1)), "cursor"),
+        ("cursor=" + "W1tb" * 3000, "cursor"),
         ("status=sleeping", "status"),
         ("q=%00", "q"),
         ("q=" + "x" * 201, "q"),
