@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import psycopg
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, close_old_connections, connection, transaction
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
@@ -34,6 +34,9 @@ type Ringer = Callable[[Sequence[Effect]], None]
 # What was answered stands, also after a crash of the server (RULES H10). A stronger setting stays as it is.
 BE_DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 AWAY_SECONDS, AGAIN_SECONDS = 30.0, 0.1  # as long as the pool waits for a connection, and how often a read is tried
+# A server that was demoted, or made to take no writes, is away: the next connection may lead to the one that does.
+_DEMOTED = psycopg.errors.ReadOnlySqlTransaction
+NO_WRITES = "The database takes no writes."
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _ready: WeakSet[Any] = WeakSet()  # Django's connections that are set up for decisions
 
@@ -65,6 +68,12 @@ def decide[T](decision: Decision[T], *, ring: Ringer = ring_now) -> T:
         if isinstance(error.__cause__, _BUSY):
             raise Busy from error
         raise
+    except InternalError as error:
+        if not isinstance(error.__cause__, _DEMOTED):
+            raise
+        if not connection.in_atomic_block:
+            connection.close()
+        raise OperationalError(NO_WRITES) from error
 
 
 def fetch(sql: str, params: Mapping[str, Any]) -> list[Row]:
@@ -187,13 +196,13 @@ class Database:
         """
         effects: list[Effect] = []
         try:
-            async with (
-                self._purging(),
-                self.pool.connection() as conn,
-                conn.cursor() as cursor,
-                contextlib.AsyncExitStack() as stack,
-            ):
-                value = await _drive_async(decision, conn, cursor, stack, effects)
+            async with self._purging(), self.pool.connection() as conn:
+                try:
+                    async with conn.cursor() as cursor, contextlib.AsyncExitStack() as stack:
+                        value = await _drive_async(decision, conn, cursor, stack, effects)
+                except _DEMOTED as error:
+                    await conn.close()
+                    raise psycopg.OperationalError(NO_WRITES) from error
         except _BUSY as error:
             raise Busy from error
         if effects:

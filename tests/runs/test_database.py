@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError, connection
@@ -49,6 +50,30 @@ def test_the_same_holds_for_djangos_connection(setting: str, how: str) -> None:
         assert decide(ask_how(), ring=silent) == how
     finally:
         connection.close()
+
+
+def write() -> Decision[None]:
+    yield Query("update runs_run set title = 'x' where false", {})
+
+
+async def test_a_server_that_takes_no_writes_is_away_for_a_worker_and_its_connections_are_given_up() -> None:
+    """As after a failover: an agent saw an error of its own, and the same connections were used for ever."""
+    dsn = make_conninfo(conninfo(), options="-c default_transaction_read_only=on")
+    async with Database.open(ring=silent, dsn=dsn, max_size=1) as opened:
+        async with opened.pool.connection() as before:
+            pass
+        with pytest.raises(psycopg.OperationalError):
+            await opened.decide(write())
+        assert before.closed
+
+
+def test_a_server_that_takes_no_writes_is_away_for_a_request() -> None:
+    """It was a 500; now it is the 503 of a database that is away, and the next request connects anew."""
+    with connection.cursor() as cursor:
+        cursor.execute("set default_transaction_read_only = on")
+    with pytest.raises(OperationalError):
+        decide(write(), ring=silent)
+    decide(write(), ring=silent)
 
 
 def test_a_connection_that_breaks_before_its_first_decision_breaks_as_any_other() -> None:
