@@ -14,10 +14,11 @@ from django.db import connection
 from django.utils import timezone
 
 from runs.database import conninfo, decide
-from runs.decisions import append, claims
+from runs.decisions import append, claims, viewers
 from runs.decisions.core import Decision, Fact, write
+from runs.ids import new_id
 from runs.models import Run
-from tests.builders import a_claim, a_run, silent
+from tests.builders import a_claim, a_run, a_shell, silent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOCK = "select id from runs_run where id = %s for no key update"
@@ -58,6 +59,25 @@ def test_runs_are_locked_by_id(owner: Any, make: Callable[[dict[Any, int]], Deci
         holder.rollback()
         batch.join(30)
     assert set(answers[0]) == set(held)
+
+
+def test_a_viewer_that_leaves_takes_the_run_before_its_own_row(owner: Any) -> None:
+    """Actors: who holds the run, and will take its viewers (as the end of its time does); a viewer that leaves."""
+    run, viewer_id = a_shell(owner).run, new_id()
+    assert decide(viewers.come(viewer_id=viewer_id, run_id=run.pk, user_id=owner.user.pk), ring=silent)
+    answers: list[bool] = []
+    with psycopg.connect(conninfo()) as holder, psycopg.connect(conninfo(), autocommit=True) as looker:
+        holder.execute(LOCK, [run.pk])
+        leave = viewers.leave(viewer_id=viewer_id, run_id=run.pk)
+        leaving = threading.Thread(target=lambda: answers.append(decide_apart(leave)), daemon=True)
+        leaving.start()
+        while looker.execute(WAITERS, [holder.info.backend_pid]).fetchone() == (0,):
+            assert leaving.is_alive(), "it did not wait for the run that is held"
+        with looker.transaction():  # raises LockNotAvailable where it has its own row already
+            looker.execute("select id from runs_shellviewer where id = %s for update nowait", [viewer_id])
+        holder.rollback()
+        leaving.join(30)
+    assert answers == [True]
 
 
 def decide_apart[T](decision: Decision[T]) -> T:
