@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 BAD_PROTOCOL = Ending(Close.BAD_PROTOCOL, "bad_protocol")
 BUSY = Ending(Close.BUSY, "database_away", 2.0)
 FAILED = Ending(Close.BUSY, "server_error", 2.0)
-NOWHERE = Ending(Close.UNKNOWN_RUN, "unknown_address")
 
 type Admission = Callable[[Credentials, UUID | None], Admitted | Ending]
 ClientFrame = protocol.Ack | protocol.Keepalive
@@ -103,7 +102,6 @@ class Socket:
 
 
 async def unknown_address(scope: Any, receive: Any, send: Any) -> None:
-    """Close a connection to an address that no socket of ours has, and say so."""
+    """Refuse the handshake at an address that no socket of ours has: whoever gets no socket polls, or comes back."""
     if (await receive())["type"] == "websocket.connect":
-        await send({"type": "websocket.accept", "subprotocol": None})
-        await Socket(scope, receive, send).close(NOWHERE)
+        await send({"type": "websocket.close"})
