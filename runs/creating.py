@@ -11,9 +11,9 @@ from runs.access import Actor
 from runs.agents.registry import AgentSpec, get_agent
 from runs.conf import limits
 from runs.decisions.creation import NewRun
-from runs.errors import InvalidInput
+from runs.errors import IdempotencyMismatch, InvalidInput
 from runs.inputs import check_budget, check_metadata, check_policy, check_seconds, check_title
-from runs.models import Run
+from runs.models import NextMessage, Run
 
 SHELL = "shell"  # the agent whose runs have a terminal, so another way to begin (runs.shells)
 
@@ -42,7 +42,8 @@ def check_new_run(
 ) -> tuple[AgentSpec, NewRun]:
     """Return the agent, and the run as it may be stored. also: what else makes the request another one.
 
-    Raises: NotAllowed, UnknownAgent, InvalidInput (naming the field).
+    Raises: NotAllowed, UnknownAgent, InvalidInput (naming the field), IdempotencyMismatch (a message of a conversation
+    was sent with this key).
     """
     actor.require(right)
     spec = get_agent(agent)
@@ -56,6 +57,8 @@ def check_new_run(
     budget = check_budget(budget_tokens)
     if budget is not None:
         body["budget_tokens"] = budget
+    if also is None and idempotency_key is not None and _is_key_of_message(actor, idempotency_key):
+        raise IdempotencyMismatch
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     new = NewRun(
         tenant_id=actor.tenant.pk, user_id=actor.user.pk, agent=spec.name,
@@ -65,3 +68,7 @@ def check_new_run(
         idempotency_digest=digest if idempotency_key else None, budget_tokens=budget,
     )  # fmt: skip
     return spec, new
+
+
+def _is_key_of_message(actor: Actor, key: str) -> bool:
+    return NextMessage.objects.filter(created_by=actor.user, tenant=actor.tenant, idempotency_key=key).exists()

@@ -10,7 +10,8 @@
             ...
 
 A function without a ToolCall has its permit used just before it starts. One with a ToolCall uses it itself: what it
-raises before `call.open()` counts as "nothing was sent", so an effect before `call.open()` breaks the promise.
+raises before `call.open()` counts as "nothing was sent", so an effect before `call.open()` breaks the promise, and a
+function that cannot call it is refused at import (tools/opening.py).
 A plain `def` is blocking: it runs in a child process of its own, so it takes JSON-able arguments and no ToolCall, and
 must be importable by its module and name.
 """
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final
 
-from tools import parameters, registry
+from tools import opening, parameters, registry
 from tools.call import LookUpCall, ToolCall
 from tools.effects import JSON, Effect, LookUp, Outcome, Receipt
 from tools.errors import (
@@ -119,6 +120,12 @@ def _check_declaration(
     if inspect.iscoroutinefunction(fn):
         if process and parameters.takes_call(fn) is None:
             raise TypeError(f"Tool {tool_name} is a process: it needs a ToolCall to start one.")
+        call = parameters.takes_call(fn)
+        if effect is not Effect.READ and call is not None and not opening.may_open(fn, call):
+            raise TypeError(
+                f"Tool {tool_name} has an effect and takes a ToolCall, but never calls {call}.open(): call it right "
+                f"before the first byte goes out, or what is cut counts as never sent. Or take no ToolCall."
+            )
         return
     if parameters.takes_call(fn) is not None or process:
         raise TypeError(f"Tool {tool_name} is blocking and runs in another process: it cannot take a ToolCall.")

@@ -61,7 +61,8 @@ def send(*, conversation_id: UUID, new: NewRun, on_busy: OnBusy) -> Decision[Sta
     """Send the next message.
 
     Races: with the end of the active run, one of the two sees the other (`turns`). "moved": an interrupt found
-    another active run than it had locked, and nothing was done; the caller sends it again.
+    another active run than it had locked, or the key was used elsewhere meanwhile, and nothing was done; the caller
+    sends it again.
     """
     busy = yield from _find_busy(conversation_id)
     if busy is not None and on_busy == OnBusy.INTERRUPT:
@@ -73,7 +74,7 @@ def send(*, conversation_id: UUID, new: NewRun, on_busy: OnBusy) -> Decision[Sta
     held, busy = busy, (yield from _find_busy(conversation_id))
     if busy is None and not (yield Query(WAITING, {"conversation": conversation_id})):
         row = yield from add_turn(conversation_id, new)
-        return Started(row["id"])
+        return NotSent("moved") if row is None else Started(row["id"])
     if busy is not None and on_busy == OnBusy.REJECT:
         return NotSent("in_doubt" if busy["status"] == Status.NEEDS_RECONCILIATION else "busy", busy["id"])
     if on_busy == OnBusy.INTERRUPT and busy is not None and (held is None or held["id"] != busy["id"]):

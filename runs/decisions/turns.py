@@ -34,6 +34,9 @@ def start_next(run: Row) -> Decision[UUID | None]:
     """Let the message that waits longest become a run, once the conversation of an ended run is free.
 
     The caller holds the run's row and has ended or reconciled it in this transaction. Returns the new run's id.
+
+    The key of the message stays with the message, by which it is found (conversations.BY_KEY). A run of its own may
+    have been made with the same key meanwhile, and nothing may keep this end from being written.
     """
     conversation_id = run["conversation_id"]
     if conversation_id is None:
@@ -51,9 +54,10 @@ def start_next(run: Row) -> Decision[UUID | None]:
     )  # fmt: skip
     new = NewRun(
         **{name: waiting[name] for name in names}, user_id=waiting["created_by_id"],
-        idempotency_key=waiting["idempotency_key"], idempotency_digest=waiting["idempotency_digest"],
+        idempotency_key=None, idempotency_digest=None,
     )  # fmt: skip
     started = yield from add_turn(conversation_id, new)
+    assert started is not None  # it has no key that could be taken
     yield Query(
         "update runs_nextmessage set run_id = %(run)s where id = %(id)s", {"run": started["id"], "id": waiting["id"]}
     )
@@ -67,14 +71,18 @@ def lock_conversation(conversation_id: UUID) -> Decision[Row | None]:
     return rows[0] if rows else None
 
 
-def add_turn(conversation_id: UUID, new: NewRun) -> Decision[Row]:
-    """Make a run the next turn of a conversation that the caller has locked and found free."""
+def add_turn(conversation_id: UUID, new: NewRun) -> Decision[Row | None]:
+    """Make a run the next turn of a conversation that the caller has locked and found free.
+
+    None, and nothing is changed: its key was used elsewhere meanwhile.
+    """
     history = yield from _read_history(conversation_id)
     rows = yield Query(
         "update runs_conversation set turns = turns + 1 where id = %(id)s returning turns", {"id": conversation_id}
     )
     row = yield from create(new, conversation_id=conversation_id, turn=rows[0]["turns"], history=history)
-    assert row is not None  # the caller has looked for its key under the conversation's lock
+    if row is None:
+        yield Query("update runs_conversation set turns = turns - 1 where id = %(id)s", {"id": conversation_id})
     return row
 
 

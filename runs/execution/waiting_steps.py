@@ -46,7 +46,7 @@ select id, state, value from runs_question where id = any(%(questions)s) and sta
 
 async def ask_person(claim: Claim, prompt: str, schema: Schema, timeout_seconds: float | None) -> Any:
     """Ask, and return the answer. Raises: InputTimeout, ScopeCancelled, Unwind."""
-    asked = schema.model_json_schema() if isinstance(schema, type) else dict(schema)
+    asked = _json_schema(schema)
     step = step_call(claim.branches.next_path(), "ask", "ask", {"prompt": prompt, "schema": asked})
     stored = await find_stored(claim, step, lambda earlier: _told_again(earlier, prompt, asked))
     if stored is not None and stored.state is StepState.FINISHED:
@@ -62,6 +62,14 @@ async def ask_person(claim: Claim, prompt: str, schema: Schema, timeout_seconds:
     if state == QuestionState.EXPIRED:
         raise InputTimeout(text_id("q", question_id), prompt)
     return _answer(schema, value)
+
+
+def _json_schema(schema: Schema) -> dict[str, Any]:
+    if not isinstance(schema, type):
+        return dict(schema)
+    if not issubclass(schema, BaseModel):
+        raise TypeError(f"ctx.ask(schema=...) takes a pydantic model or a JSON schema, not {schema.__name__}.")
+    return schema.model_json_schema()
 
 
 def _told_again(earlier: StoredStep, prompt: str, schema: dict[str, Any]) -> list[Fact]:

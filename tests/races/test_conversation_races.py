@@ -76,6 +76,19 @@ def test_one_message_sent_twice_at_once_is_one(owner):
     assert NextMessage.objects.count() == 1
 
 
+def test_of_one_key_sent_to_two_free_conversations_at_once_one_is_a_run(owner):
+    runs = [a_first_turn(owner) for _ in range(2)]
+    for run in runs:
+        decide(finish(run, a_claim(run)), ring=silent)
+    key = {"idempotency_key": "k", "idempotency_digest": "d"}
+    first, second = race(*(send(owner, run, **key) for run in runs))
+    assert isinstance(first, conversations.Started)
+    assert second == conversations.NotSent("moved")
+    assert decide(send(owner, runs[1], **key), ring=silent) == conversations.Started(first.run_id, is_new=False)
+    assert isinstance(decide(send(owner, runs[1]), ring=silent), conversations.Started)
+    assert [turn for turn, _, _ in turns(runs[1])] == [1, 2]
+
+
 def test_an_interrupt_that_waits_behind_the_end_is_a_run_at_once(owner):
     run = a_first_turn(owner)
     _, sent = race(finish(run, a_claim(run)), send(owner, run, OnBusy.INTERRUPT, prompt="second"))

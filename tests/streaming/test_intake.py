@@ -114,14 +114,15 @@ def test_a_client_that_resets_while_much_of_it_is_unread_is_let_go(site: Site, o
 
     before = files()
     said = len(site.log())
-    for _ in range(5):
+    for _ in range(10):
         with opened(site, FEED, owner) as raw:
             raw.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 while True:
                     raw.send(frame(TEXT, b'{"type":"keepalive"}') * 2000)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    wait_until(lambda: files() <= before, 30, "the end of the connections that were reset")
+    # The process may have opened some of its own meanwhile: to PostgreSQL, say.
+    wait_until(lambda: files() <= before + 5, 30, "the end of the connections that were reset")
     assert '"level": "error"' not in site.log()[said:]
 
 

@@ -23,6 +23,7 @@ from tools import (
     ToolArgumentsInvalid,
     ToolCall,
     ToolError,
+    registry,
     tool,
 )
 from tools.registry import UnknownTool, all_tools, describe_for_model, get_tool
@@ -274,3 +275,43 @@ async def test_cancelled_blocking_write_dies_with_all_it_started(tmp_path: Path)
 
 def test_effects_are_the_three_words() -> None:
     assert [effect.value for effect in Effect] == ["read", "idempotent", "write"]
+
+
+@pytest.fixture
+def forgotten_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else knows what a test declares."""
+    monkeypatch.setattr(registry, "_tools", dict(registry._tools))
+
+
+@pytest.mark.usefixtures("forgotten_tools")
+def test_a_write_that_cannot_use_its_permit_fails_at_import() -> None:
+    """Cut in mid-effect it would be called "nothing was sent", and sent again by the next attempt."""
+
+    async def forgets(call: ToolCall, text: str) -> str:
+        """Write, and never say so."""
+        return f"{call.operation_key} {call.remaining()} {text}"
+
+    async def opens(call: ToolCall, text: str) -> None:
+        """Write."""
+        call.open()
+
+    async def hands_on(call: ToolCall, text: str) -> None:
+        """Write."""
+        await opens(call, text)
+
+    async def takes_none(text: str) -> None:
+        """Write."""
+
+    for effect in ("write", "idempotent"):
+        with pytest.raises(TypeError, match=r"forgets has an effect .* never calls call\.open\(\)"):
+            tool(effect=effect, look_up=None)(forgets)
+    assert tool(effect="read", name="forgets_to_read")(forgets).effect is Effect.READ  # a read leaves nothing behind
+    for fn in (opens, hands_on, takes_none):
+        assert tool(effect="write", look_up=None, name=f"may_{fn.__name__}")(fn).effect is Effect.WRITE
+
+
+@pytest.mark.usefixtures("forgotten_tools")
+def test_a_tool_without_source_is_believed() -> None:
+    space: dict[str, Any] = {"ToolCall": ToolCall}
+    exec("async def typed(call: ToolCall) -> None:\n    'Write.'", space)
+    assert tool(effect="write", look_up=None, name="typed_write")(space["typed"]).effect is Effect.WRITE

@@ -135,3 +135,11 @@ def test_who_may_go_on_with_a_conversation(
     assert viewer.get(f"/conversations/{first['conversation_id']}").status_code == 200
     assert outsider.get(f"/conversations/{first['conversation_id']}").status_code == 404
     assert chat(operator, **wish).status_code == 201
+
+
+def test_the_key_of_a_message_that_waits_is_no_key_for_a_run_or_a_shell(owner: Caller) -> None:
+    talk = chat(owner).json()["conversation_id"]
+    assert chat(owner, "second", conversation_id=talk, on_busy="enqueue", key="k").status_code == 202
+    for path, body in (("/runs", {"agent": "chat", "input": {"prompt": "second"}}), ("/shells", {})):
+        refused = owner.post(path, body, idempotency_key="k")
+        assert (refused.status_code, error_of(refused)["code"]) == (422, "idempotency_mismatch")

@@ -212,6 +212,18 @@ async def test_a_question_frees_the_worker_and_its_answer_comes_back(a_worker: O
         assert (row["status"], row["result"]) == ("completed", True)
 
 
+async def test_a_question_with_a_schema_that_is_no_model_says_what_it_takes(a_worker: OpenWorker) -> None:
+    async def tested(ctx: RunContext) -> str:
+        return str(await ctx.ask("Which?", schema=str))  # type: ignore[arg-type]
+
+    async with a_worker() as bench:
+        run = await bench.run_of(tested)
+        await bench.advance(run)
+        row = await bench.row(run)
+    said = "TypeError: ctx.ask(schema=...) takes a pydantic model or a JSON schema, not str."
+    assert (row["status"], row["error_message"]) == ("failed", said)
+
+
 async def test_an_answer_between_the_look_and_the_wait_is_not_lost(a_worker: OpenWorker, monkeypatch: Any) -> None:
     """The person answers after the agent was taken apart, before the wait commits (RULES H11)."""
 

@@ -40,6 +40,7 @@ async def gated_read(word: str) -> str:
 @tool(effect="write", look_up=None)
 async def never_sent(call: ToolCall) -> None:
     """Must not be called."""
+    call.open()
     raise AssertionError("the permit was used")
 
 
