@@ -138,7 +138,7 @@ def test_everything_around_the_terminal_has_a_name_and_can_be_read(newcomer: Vis
     (session,) = [cookie["value"] for cookie in newcomer.context.cookies() if cookie["name"] == "sessionid"]
     reader = new_visitor(browser, newcomer.base_url, session=session, locale="zh-CN")
     read = reader.open(address(page))
-    expect(read.locator("#pilot")).to_contain_text("demo")
+    expect(read.locator("#pilot")).to_contain_text("窗口")
     expect(read.locator("html")).to_have_attribute("lang", "zh-hans")
     is_fine(read, "zh")
     reader.close()
