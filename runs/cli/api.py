@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from runs.cli.plain_text import safe_line
-from runs.cli.problems import CliProblem, Refused, Unreachable
+from runs.cli.problems import CliProblem, Refused, Unreachable, Usage
 from runs.cli.settings import Target
 from runs.cli.slim_httpx import httpx
 
@@ -58,14 +58,22 @@ class ApiClient:
         """Ask once.
 
         Args: lost: what it means when the request was sent and no answer came (it may have been carried out).
-        Raises: Refused (4xx), Unreachable (no connection, no answer, 5xx).
+        Raises: Refused (4xx), Unreachable (no connection, no answer, 5xx), Usage (nothing was sent).
         """
         with (
             self.translated(lost),
-            self.http.stream(method, path, json=body, params=params, headers=headers, files=files) as streamed,
+            closing(self._send(method, path, json=body, params=params, headers=headers, files=files)) as streamed,
         ):
             response = read_bounded(streamed)
         return Answer(response.status_code, read_body(response), response.headers)
+
+    def _send(self, method: str, path: str, **said: Any) -> httpx.Response:
+        """Send a request, and return its answer as it begins. Raises: Usage, and httpx's errors."""
+        try:
+            request = self.http.build_request(method, path, **said)
+        except ValueError as error:  # a number that JSON has not, a header in other letters
+            raise Usage(f"No request can say this ({error}). Nothing was sent.") from None
+        return self.http.send(request, stream=True)
 
     @contextmanager
     def translated(self, lost: str = "") -> Iterator[None]:

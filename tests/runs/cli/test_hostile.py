@@ -49,6 +49,14 @@ def test_an_answer_that_is_none_of_ours_is_said_in_one_line(base: Any, command: 
         assert "Is the address right?" in said
 
 
+@pytest.mark.parametrize("option", ["--deadline=nan", "--on-disconnect=nan", "--key=ключ"])
+def test_what_no_request_can_say_is_not_blamed_on_the_server(base: Any, option: str) -> None:
+    code, said = said_by(base.base, "run", "start", "chat", "--input", "prompt=hi", option)
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert "Nothing was sent." in said
+    assert not base.asked.acquire(blocking=False)
+
+
 def test_a_refusal_that_is_none_of_ours_is_a_refusal(base: Any) -> None:
     base.bytes = answer("400 Bad Request", b"[" * 200_000, JSON)
     assert said_by(base.base, "run", "list") == (2, "outlive: The server answered 400.\n")
