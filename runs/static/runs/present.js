@@ -11,7 +11,7 @@ export function showStep(step, { view, words }) {
     .map((id) => view.messages.find((m) => m.message_id === id))
     .filter((m) => m && m.state !== "superseded");
   const state = own(words.step, step.state) ? step.state : "open";
-  const path = asText(step.path);
+  const path = asText(step.path), known = facts(step, tool, words);
   return {
     id: step.step_id,
     depth: path.split(".").length - 1,
@@ -30,8 +30,8 @@ export function showStep(step, { view, words }) {
     took: duration(step.started_at, step.finished_at),
     startedAt: state === "open" ? step.started_at : null,
     messages,
-    facts: facts(step, tool, words),
-    hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || facts(step, tool, words).model,
+    facts: known,
+    hint: oneLine(isEmpty(tool.arguments) ? null : tool.arguments) || known.model,
     isOpened: step.kind === "tool" && step.effect !== "read",
     error: state === "abandoned" || (state === "stopped" && step.tool) ? "" : errorText(step.error) || errorText(tool.error),
     errorTone: state === "stopped" ? "grey" : "red",
