@@ -7,7 +7,6 @@ from django.utils.translation import gettext as _
 
 from runs.api.problems import BadRequest
 
-MAX_KEY = 255
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _VERSION = re.compile(r'"?(\d{1,18})(-\d{1,18})?"?')
 

@@ -113,10 +113,6 @@ def _taken(child: dict[str, Any]) -> str:
     return _("%(name)s has taken over the shell. The agent waits until it is handed back.") % {"name": name}
 
 
-def _status_of(child: dict[str, Any]) -> words.Word | None:
-    return words.STATUS.get(as_text(child.get("status")))
-
-
 def _facts(step: dict[str, Any], tool: dict[str, Any]) -> list[dict[str, Any]]:
     """Give the lines of a card: (name, text, whether it is set as code). Empty ones are left out."""
     model = step["model"] or {}
