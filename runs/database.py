@@ -87,7 +87,8 @@ async def read_in_thread[T](read: Callable[..., T], *args: Any) -> T:
     """Read by Django's models from a worker's loop, again and again while PostgreSQL is being restarted.
 
     The thread's connection lives as long as the worker, and outside of requests nobody else lets a broken one go.
-    `read` must only read. Raises: OperationalError or InterfaceError when the database is away for AWAY_SECONDS.
+    `read` must not mind being done again. Raises: OperationalError or InterfaceError when the database is away for
+    AWAY_SECONDS.
     """
     give_up_at = time.monotonic() + AWAY_SECONDS
     while True:

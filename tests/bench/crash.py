@@ -36,6 +36,21 @@ class Claims:
     told_at: float = 0.0
     went_on_at: float = 0.0
 
+    @property
+    def told_after(self) -> float:
+        """Seconds from the kill to its word."""
+        return self.told_at - self.killed_at
+
+    @property
+    def went_on_after(self) -> float:
+        """Seconds from the kill to the next text."""
+        return self.went_on_at - self.killed_at
+
+    @property
+    def is_exact(self) -> bool:
+        """Nothing was lost, doubled or out of order, to the end."""
+        return not self.log.problems and "run.cancelled" in self.log.arrivals
+
     def take(self, message: bytes) -> None:
         """Take one message."""
         self.log.take(message)
@@ -49,43 +64,37 @@ class Claims:
 
 async def killed_worker(bench: Bench) -> AsyncIterator[Figure]:
     """Two workers with parents of their own; the one that carries the run is killed, the other takes it."""
-    told: list[float] = []
-    went_on: list[float] = []
-    is_exact = True
+    runs: list[Claims] = []
     with bench.site.another_worker():
         for number in range(bench.scale.kills):
             if number:
                 await asyncio.sleep(BREATHER_SECONDS)
-            claims = await _kill(bench)
-            told.append(claims.told_at - claims.killed_at)
-            went_on.append(claims.went_on_at - claims.killed_at)
-            is_exact = is_exact and not claims.log.problems and "run.cancelled" in claims.log.arrivals
+            runs.append(await _kill(bench))
     async with bench.client.following(await bench.client.create(n=1), Log()) as follower:
         await ended(follower)  # the site's own worker is back: what is measured next needs it
+    told, went_on = [run.told_after for run in runs], [run.went_on_after for run in runs]
     floor = points(kill_to_wait_seconds(20))
     for row, what, found, must in (
         ("e.noticed", "worker SIGKILL -> its follower is told", told, MUST_BE_TOLD_MS),
         ("e.goes_on", "worker SIGKILL -> the next text of the run, by another worker", went_on, MUST_GO_ON_MS),
     ):
         yield Figure(row=row, what=what, unit="ms", ours=points(found), must=must, baseline=floor,
-                     baseline_is="kill -> waitpid here", samples=len(found), is_exact=is_exact)  # fmt: skip
+                     baseline_is="kill -> waitpid here", samples=len(found),
+                     is_exact=all(run.is_exact for run in runs))  # fmt: skip
 
 
 async def lost_host(bench: Bench) -> AsyncIterator[Figure]:
     """A worker and the parent that would have seen it die are gone at once: only the lease tells."""
-    told: list[float] = []
-    went_on: list[float] = []
-    is_exact = True
+    runs: list[Claims] = []
     for _ in range(bench.scale.lost_hosts):
         with bench.site.another_worker() as parent:
-            claims = await _kill(bench, parent.pid)
-        told.append(claims.told_at - claims.killed_at)
-        went_on.append(claims.went_on_at - claims.killed_at)
-        is_exact = is_exact and not claims.log.problems and "run.cancelled" in claims.log.arrivals
+            runs.append(await _kill(bench, parent.pid))
+    told = points([run.told_after for run in runs])
     lease = {"p50": 1e3 * limits().lease_seconds}
-    yield Figure(row="e.lost", what="host lost -> its follower is told", unit="ms", ours=points(told),
-                 must=MUST_MISS_A_HOST_MS, baseline=lease, baseline_is="the lease", samples=len(told),
-                 is_exact=is_exact, more={"goes_on": points(went_on)})  # fmt: skip
+    yield Figure(row="e.lost", what="host lost -> its follower is told", unit="ms", ours=told,
+                 must=MUST_MISS_A_HOST_MS, baseline=lease, baseline_is="the lease", samples=len(runs),
+                 is_exact=all(run.is_exact for run in runs),
+                 more={"goes_on": points([run.went_on_after for run in runs])})  # fmt: skip
 
 
 async def _kill(bench: Bench, parent: int | None = None) -> Claims:

@@ -18,6 +18,8 @@ from runs.supervisor import sweeps
 from runs.supervisor.behind import Behind
 from tests.builders import a_run, silent
 
+GONE = next(sweep for sweep in sweeps.SWEEPS if sweep.name == "client_gone")
+
 
 class Play:
     """One run with a grace. `generation` numbers are the model's: the first connection is 1."""
@@ -60,13 +62,11 @@ class Play:
         assert Run.objects.filter(pk=self.run.pk, grace_expires_at__isnull=False).update(grace_expires_at=past)
 
     def overdue_row_is_read(self) -> dict[str, Any]:
-        sweep = next(sweep for sweep in sweeps.SWEEPS if sweep.name == "client_gone")
-        (row,) = sweep.read(Behind())
+        (row,) = GONE.read(Behind())
         return row
 
     def fires(self, row: dict[str, Any]) -> None:
-        sweep = next(sweep for sweep in sweeps.SWEEPS if sweep.name == "client_gone")
-        decide(sweep.act(row), ring=silent)
+        decide(GONE.act(row), ring=silent)
         self.check()
 
 
